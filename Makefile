@@ -12,7 +12,7 @@ export PIP_NO_INPUT := 1
 # Images of containers set it. pip compiles nothing ahead here, so every process would compile torch's modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan coverage test-libraries test-suites test-opencl test-portable test-teams test-compile test-conformance test-vendor test-cuda opencl intel rivals nvrtc nvidia ascend-stand-in test-ascend-judge ascend-headers test-ascend test-ascend-kernels test-diopi fuzz
+.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan coverage test-libraries test-suites test-opencl test-portable test-teams test-compile test-conformance test-vendor test-cuda test-hip opencl intel rivals nvrtc nvidia hip hip-headers ascend-stand-in test-ascend-judge ascend-headers test-ascend test-ascend-kernels test-diopi fuzz
 .PHONY: site tidy examples fast bench bench-models bench-opencl bench-compile bench-quant bench-ship bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
@@ -32,7 +32,7 @@ demo: build ## train a network on real digits, three times, on a chip that offer
 test: lint build ## lint and the whole suite
 	$(PY) tests/setups.py suite daily
 
-test-all: test test-setups test-long test-torch test-libraries test-opencl test-portable test-teams test-compile test-conformance test-cuda bench ## everything there is
+test-all: test test-setups test-long test-torch test-libraries test-opencl test-portable test-teams test-compile test-conformance test-cuda test-hip bench ## everything there is
 
 test-setups: build ## the device suite in its five set-ups, each alone
 	$(PY) tests/setups.py setups
@@ -191,6 +191,16 @@ nvidia: .venv/deps ## cuBLAS, cuDNN and their headers, in build/nvidia (3 GB), f
 
 test-cuda: build nvrtc ## every portable kernel compiled for sm_90; nothing runs on a GPU
 	$(PY) -m pytest -q tests/cuda
+
+build/hip/fetched: | .venv/deps
+	$(PY) tests/hip/fetch.py build/hip
+hip: build/hip/fetched ## HIP's run-time compiler and headers, of Debian's packages, in build/hip
+
+hip-headers: hip ## the headers of HIP 7.1 too, of a wheel of 290 MB, for tests that compare with them
+	test -d build/hip/newer || $(PY) tests/hip/fetch.py build/hip --headers
+
+test-hip: build hip ## every portable kernel compiled for gfx90a and gfx1030; nothing runs on a GPU
+	$(PY) -m pytest -q tests/hip
 
 # As who has installed the package builds them: its headers, and its library or its archive. LIBRARY=/path/to/libcw_x.so is
 # another chip than the simulated one.

@@ -125,7 +125,7 @@ static inline void pass_by(void* p, f32x16 v) {
 #define PASSED
 #endif
 
-//// cuda
+//// cuda: For NVRTC, and for hiprtc and mcrtc, which take the same C++. Nothing here may know how wide a warp is.
 typedef unsigned char u8; typedef signed char i8; typedef unsigned short u16; typedef short i16; typedef unsigned u32;
 typedef int i32; typedef unsigned long long u64; typedef long long i64; typedef long long idx; typedef float f32;
 typedef double f64;
@@ -146,7 +146,13 @@ typedef double f64;
 #define FMOD(a, b) fmod(a, b)
 #define INDEPENDENT
 #define UNROLL _Pragma("unroll")
-#define ALIGNED alignas(16)
+#define ALIGNED __align__(16)
+/* AMD's compiler keeps registers for groups of 1024 items unless a kernel says how many it gets. */
+#ifdef __AMDGCN__
+#define ITEMS_AT_MOST(n) __attribute__((amdgpu_flat_work_group_size(1, n)))
+#else
+#define ITEMS_AT_MOST(n)
+#endif
 
 //// ascend_simt: The documented names of CANN's SIMT programming; its mathematics is of float32 alone, by names with an f.
 #include "simt_api/asc_simt.h"
@@ -207,7 +213,7 @@ typedef int i32; typedef unsigned long u64; typedef long i64; typedef long idx; 
 #define frexp(x, e) frexpf(x, e)
 #define ldexp(x, e) ldexpf(x, e)
 
-//// cplusplus: For CUDA and for Ascend.
+//// cplusplus: For CUDA, its kin and for Ascend.
 template <class T> FUNCTION T of_word(u64 word) { T v; __builtin_memcpy(&v, &word, sizeof v); return v; }
 #define OF_WORD(type, word) of_word<type>(word)
 template <class T> struct vec16 { T v[16]; };

@@ -117,7 +117,8 @@ std::string Source::function(const std::string& name, const std::string& body) c
               ") {\n  const idx item = (idx)get_global_id(0), items = (idx)get_global_size(0);\n";
       break;
     case CW_CODE_CUDA_C:
-      text += "extern \"C\" __global__ " + of_cplusplus;
+      text += "#ifdef ITEMS\nextern \"C\" __global__ ITEMS_AT_MOST(ITEMS)\n#else\nextern \"C\" __global__\n#endif\n" +
+              of_cplusplus;
       break;
     case CW_CODE_ASCEND_SIMT:
       text += "extern \"C\" __global__ __launch_bounds__(" + std::to_string(info_.group_limit) + ") " + of_cplusplus;

@@ -24,6 +24,9 @@ from causeway.errors import VendorError
 
 GROUP = "causeway.vendors"
 SETTINGS = "causeway.settings"
+# What a vendor's programming is called, which is taken for the vendor. Devices cannot be called so:
+# torch has `cuda` and `hip` already.
+CALLED = {"cuda": "nvidia", "hip": "amd", "rocm": "amd", "dtk": "amd", "maca": "metax"}
 PAPER = ".json"  # a chip on paper: a conformance report in place of a library
 
 
@@ -84,6 +87,8 @@ def choose() -> Vendor:
         return Vendor(name_of_library(path), str(path.resolve()), "CAUSEWAY_VENDOR")
 
     points = installed()
+    if asked not in points and CALLED.get(asked) in points:
+        asked = CALLED[asked]
     if asked:
         if asked not in points:
             near = difflib.get_close_matches(asked, points, n=1)

@@ -6,55 +6,12 @@
 #include <cudnn.h>
 #include <nvrtc.h>
 
-#include <type_traits>
-
 #include "blas.hpp"
 #include "dnn.hpp"
 #include "driver.hpp"
+#include "fits.hpp"
 
 namespace {
-
-// Passed alike in C: pointers (NVIDIA's handles are pointers to structures of their own), or numbers of one kind and size.
-template <class A, class B>
-constexpr bool alike() {
-  if constexpr (std::is_pointer_v<A> || std::is_pointer_v<B>)
-    return std::is_pointer_v<A> && std::is_pointer_v<B>;
-  else
-    return sizeof(A) == sizeof(B) && std::is_floating_point_v<A> == std::is_floating_point_v<B> &&
-           (std::is_integral_v<A> || std::is_enum_v<A> || std::is_same_v<A, B>) &&
-           (std::is_integral_v<B> || std::is_enum_v<B> || std::is_same_v<A, B>);
-}
-
-// What a pointer points to matters where it is a number that the other side writes or reads: size_t is no int.
-template <class A, class B>
-constexpr bool same_number() {
-  using C = std::remove_cv_t<std::remove_pointer_t<A>>;
-  using D = std::remove_cv_t<std::remove_pointer_t<B>>;
-  if constexpr (std::is_pointer_v<A> && std::is_pointer_v<B> && std::is_arithmetic_v<C> && std::is_arithmetic_v<D>)
-    return sizeof(C) == sizeof(D);
-  else
-    return true;
-}
-
-template <class F, class G>
-struct Fits : std::false_type {};
-template <class R, class... A, class S, class... B>
-struct Fits<R(A...), S(B...)> {
-  static constexpr bool count = sizeof...(A) == sizeof...(B);
-  template <bool>
-  static constexpr bool all() {
-    return (alike<A, B>() && ...) && (same_number<A, B>() && ...);
-  }
-  static constexpr bool check() {
-    if constexpr (count)
-      return all<true>() && alike<R, S>();
-    else
-      return false;
-  }
-  static constexpr bool value = check();
-};
-template <class F, class G>
-constexpr bool fits = Fits<std::remove_pointer_t<F>, std::remove_pointer_t<G>>::value;
 
 #define CHECK(table, name, symbol) \
   static_assert(fits<decltype(cuda::table::name), decltype(&::symbol)>, #symbol " has other parameters");
@@ -62,9 +19,9 @@ constexpr bool fits = Fits<std::remove_pointer_t<F>, std::remove_pointer_t<G>>::
 #define NVRTC(name, symbol, parameters) CHECK(Compiler, name, symbol)
 #define BLAS(name, symbol, parameters) CHECK(Blas, name, symbol)
 #define DNN(name, symbol, parameters) CHECK(Dnn, name, symbol)
-CUDA_FUNCTIONS(DRIVER)
-CUDA_LATER_FUNCTIONS(DRIVER)
-NVRTC_FUNCTIONS(NVRTC)
+DRIVER_FUNCTIONS(DRIVER)
+DRIVER_LATER_FUNCTIONS(DRIVER)
+COMPILER_FUNCTIONS(NVRTC)
 BLAS_FUNCTIONS(BLAS)
 DNN_FUNCTIONS(DNN)
 BLASLT_FUNCTIONS(BLAS)
@@ -80,7 +37,7 @@ using GemmBatched = cublasStatus_t(cublasHandle_t, cublasOperation_t, cublasOper
 [[maybe_unused]] Gemm* const gemm = &cublasGemmEx;
 [[maybe_unused]] GemmBatched* const gemm_batched = &cublasGemmStridedBatchedEx;
 static_assert(fits<decltype(cuda::Blas::gemm), Gemm*> && fits<decltype(cuda::Blas::gemm_batched), GemmBatched*>);
-CHECK(Blas, property, cublasGetProperty)
+BLAS_LATER_FUNCTIONS(BLAS)
 CHECK(Blas, status_text, cublasGetStatusString)
 CHECK(Dnn, version, cudnnGetVersion)
 CHECK(Dnn, error_text, cudnnGetErrorString)

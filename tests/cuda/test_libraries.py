@@ -151,10 +151,10 @@ def test_declarations_are_those_of_nvidias_headers(wheels: Path, folders: tuple[
     ("file", "right", "wrong", "words"),
     [
         ("dnn.hpp", "TensorDescriptor, int, size_t*", "TensorDescriptor, int, int*", "Workspace"),
-        ("blas.hpp", "kInTf32 = 77", "kInTf32 = 75", "CUBLAS_COMPUTE_32F_FAST_TF32"),
+        ("blas_cuda.hpp", "kInTf32 = 77", "kInTf32 = 75", "CUBLAS_COMPUTE_32F_FAST_TF32"),
         ("dnn.hpp", "kTensorStrides = 903", "kTensorStrides = 904", "CUDNN_ATTR_TENSOR_STRIDES"),
-        ("blas.hpp", "kLtBias = 8", "kLtBias = 10", "CUBLASLT_MATMUL_DESC_BIAS_POINTER"),
-        ("driver.hpp", "cuMemFree_v2, (Address)", "cuMemFree_v2, (int)", "cuMemFree_v2"),
+        ("blas_cuda.hpp", "kLtBias = 8", "kLtBias = 10", "CUBLASLT_MATMUL_DESC_BIAS_POINTER"),
+        ("kin_cuda.hpp", "cuMemFree_v2, (Address)", "cuMemFree_v2, (int)", "cuMemFree_v2"),
     ],
 )
 def test_a_wrong_declaration_is_caught(
@@ -172,16 +172,16 @@ def test_a_wrong_declaration_is_caught(
 @pytest.mark.parametrize(
     ("header", "library"),
     [
-        ("blas.hpp", "cublas/lib/libcublas.so.12"),
-        ("blas.hpp", "cu13/lib/libcublas.so.13"),
+        ("blas_cuda.hpp", "cublas/lib/libcublas.so.12"),
+        ("blas_cuda.hpp", "cu13/lib/libcublas.so.13"),
         ("dnn.hpp", "cudnn/lib/libcudnn.so.9"),
-        ("driver.hpp", "cuda_nvrtc/lib/libnvrtc.so.12"),
-        ("driver.hpp", "cu13/lib/libnvrtc.so.13"),
+        ("kin_cuda.hpp", "cuda_nvrtc/lib/libnvrtc.so.12"),
+        ("kin_cuda.hpp", "cu13/lib/libnvrtc.so.13"),
     ],
 )
 def test_the_real_libraries_have_every_function(wheels: Path, header: str, library: str) -> None:
     names = re.findall(r"F\(\s*\w+,\s*(c\w+|nvrtc\w+),", (SOURCES / header).read_text())
-    names = [n for n in names if header != "driver.hpp" or n.startswith("nvrtc")]
+    names = [n for n in names if header != "kin_cuda.hpp" or n.startswith("nvrtc")]
     assert len(names) >= 8
     loaded = C.CDLL(str(wheels / library))
     assert [n for n in names if not hasattr(loaded, n)] == []

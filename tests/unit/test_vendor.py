@@ -50,6 +50,17 @@ def test_a_vendor_is_chosen_by_name(monkeypatch) -> None:
     assert vendor.choose().library == "/lib/zeta.so"
 
 
+def test_a_vendor_is_chosen_by_what_its_programming_is_called(monkeypatch) -> None:
+    install(monkeypatch, "sim", "amd", "nvidia")
+    for asked, taken in {"hip": "amd", "rocm": "amd", "cuda": "nvidia"}.items():
+        monkeypatch.setenv("CAUSEWAY_VENDOR", asked)
+        chosen = vendor.choose()
+        assert (chosen.name, chosen.library) == (taken, f"/lib/{taken}.so")
+    monkeypatch.setenv("CAUSEWAY_VENDOR", "maca")  # is none of these
+    with pytest.raises(VendorError, match="'maca': no vendor of that name"):
+        vendor.choose()
+
+
 def test_an_unknown_name_raises_with_the_nearest(monkeypatch) -> None:
     monkeypatch.setenv("CAUSEWAY_VENDOR", "simm")
     with pytest.raises(VendorError, match=r"'simm': no vendor of that name.*did you mean 'sim'"):

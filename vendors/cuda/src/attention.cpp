@@ -55,7 +55,7 @@ struct Attention {
     void* places[] = {&args...};
     return check(cu.launch(f, static_cast<unsigned>(groups), 1, 1, static_cast<unsigned>(threads), 1, 1, bytes,
                            stream->stream, places, nullptr),
-                 "cuLaunchKernel");
+                 symbols.launch);
   }
 };
 
@@ -94,7 +94,7 @@ bool read(Attention& a, Tensor q, Tensor k, Tensor v, Tensor lse, double dropout
 
 cw_status bind(Attention& a, const char* name, int32_t index, cw_stream handle) {
   TRY(find_device(name, index, &a.device));
-  if (a.device->major < 8) return CW_UNSUPPORTED;
+  if (a.device->major < 8 || a.device->warp != kWarp) return CW_UNSUPPORTED;
   return find_stream(name, *a.device, handle, &a.stream);
 }
 

@@ -4,24 +4,30 @@
 #include <string>
 
 #include "causeway/abi.h"
-#include "attention.hpp"
 #include "blas.hpp"
 #include "device.hpp"
-#include "dnn.hpp"
 #include "error.hpp"
 #include "graph.hpp"
 #include "memory.hpp"
 #include "program.hpp"
 #include "stream.hpp"
+#ifdef KIN_HAS_DNN
+#include "attention.hpp"
+#include "dnn.hpp"
+#endif
 
 namespace cuda {
 
 static cw_status op_find(const char* name, cw_op* out) {
+#ifdef KIN_HAS_DNN
   if (find_product(name, out) == CW_OK || find_attention(name, out) == CW_OK) return CW_OK;
   return find_convolution(name, out);
+#else
+  return find_product(name, out);
+#endif
 }
 
-// For `causeway doctor`: which of NVIDIA's libraries are here, and what it costs where one is not.
+// For `causeway doctor`: which of the maker's libraries are here, and what it costs where one is not.
 static const char* notes() {
   static const auto& text = *[] {
     auto* made = new std::string;
@@ -31,20 +37,23 @@ static const char* notes() {
     int version = 0;
     const char* driver = open_driver();
     if (!*driver) cu.driver_version(&version);
-    const auto numbered = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
-    line(driver, version ? "the driver is for CUDA " + numbered(version) : "no driver: a device on paper", "");
+    line(driver,
+         version ? "the driver is for " KIN_NAME " " + kin::version_text(version) : "no driver: a device on paper", "");
+    if (setting("paper").empty())
+      if (const std::string hint = kin::hint(); !hint.empty()) line("", hint, "");
     const char* compiler = open_compiler();
     int pair[2] = {0, 0};
-    if (!*compiler) nvrtc.version(&pair[0], &pair[1]);
-    line(compiler, "NVRTC " + std::to_string(pair[0]) + "." + std::to_string(pair[1]), "");
+    if (!*compiler) rtc.version(&pair[0], &pair[1]);
+    line(compiler, KIN_COMPILER " " + std::to_string(pair[0]) + "." + std::to_string(pair[1]), "");
     const char* products = open_blas();
-    line(products, *products ? "" : "cuBLAS " + blas_version() + " multiplies matrices",
-         "no cuBLAS, so portable kernels multiply matrices (pip install nvidia-cublas-cu12, or its file in "
-         "CAUSEWAY_NVIDIA_CUBLAS): ");
+    line(products, *products ? "" : KIN_BLAS " " + blas_version() + " multiplies matrices",
+         "no " KIN_BLAS ", so portable kernels multiply matrices (" KIN_INSTALL_BLAS "): ");
+#ifdef KIN_HAS_DNN
     const char* convolutions = open_dnn();
     line(convolutions, *convolutions ? "" : "cuDNN " + dnn_version() + " computes convolutions",
          "no cuDNN, so portable kernels compute convolutions (pip install nvidia-cudnn-cu12, or its file in "
          "CAUSEWAY_NVIDIA_CUDNN): ");
+#endif
     return made;
   }();
   return text.c_str();
@@ -61,7 +70,7 @@ static cw_backend make_table() {
   cw_backend table = {};
   table.struct_size = sizeof(cw_backend);
   table.abi_version = CW_ABI_VERSION;
-  table.name = "nvidia";
+  table.name = KIN_VENDOR;
   table.version = "0.1";
   table.last_error = last_error;
 

@@ -1,10 +1,11 @@
-// mm, addmm, bmm, baddbmm, addmv and _int_mm by cuBLAS. Its matrices are column-major, ours have any strides: a matrix
+// mm, addmm, bmm, baddbmm, addmv and _int_mm by cuBLAS, hipBLAS or mcBLAS. Its matrices are column-major, ours have any strides: a matrix
 // whose rows are dense is a column-major one transposed, so a product C = A B is asked for as C' = B' A'. What is dense in
 // neither direction is declined, and the portable kernel serves it.
 #include "blas.hpp"
 
 #include <atomic>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <vector>
@@ -19,39 +20,64 @@ namespace cuda {
 
 Blas cublas;
 
+static blas::Types types = blas::kTypes;
+static std::string version_of_library;
+
+// What the library that was opened calls types, and its version.
+static void choose_types([[maybe_unused]] void* library) {
+#if defined(CAUSEWAY_KIN_HIP)
+  char* file = realpath(file_of(library).c_str(), nullptr);
+  const std::string path = file ? file : "";
+  free(file);
+  const size_t at = path.rfind(".so.");
+  version_of_library = at == std::string::npos ? "" : path.substr(at + 4);
+  if (cublas.gemm_2 && cublas.gemm_batched_2)
+    cublas.gemm = cublas.gemm_2, cublas.gemm_batched = cublas.gemm_batched_2, types = blas::kNewerTypes;
+  else if (atoi(version_of_library.c_str()) >= 3)
+    types = blas::kNewerTypes;
+#elif !defined(CAUSEWAY_KIN_MACA)
+  for (int part = 0; part < 3; ++part) {  // MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL
+    int value = 0;
+    if (cublas.property) cublas.property(part, &value);
+    version_of_library += (part ? "." : "") + std::to_string(value);
+  }
+#endif
+}
+
 const char* open_blas() {
   static std::once_flag once;
   static auto& words = *new std::string;
   std::call_once(once, [] {
     open_driver();  // whose version says which cuBLAS it takes
     open_compiler();  // which it may want too, and finds by name where it is open
-    void* library = open_library({"cublas", "libcublas.so.", "cublas", by_driver("13", "12")}, &words);
+    void* library = open_library(kin::blas_places(), &words);
     if (!library) return;
     words.clear();
 #define FIND(name, symbol, parameters) find_symbol(library, #symbol, &cublas.name, &words);
     BLAS_FUNCTIONS(FIND)
     BLAS_PRODUCTS(FIND)
 #undef FIND
+#define FIND(name, symbol, parameters) find_symbol(library, #symbol, &cublas.name, nullptr);
+    BLAS_LATER_FUNCTIONS(FIND)
+#undef FIND
+#ifdef KIN_HAS_BLASLT
     std::string missing;
 #define FIND(name, symbol, parameters) find_symbol(library, #symbol, &cublas.name, &missing);
     BLASLT_FUNCTIONS(FIND)
 #undef FIND
     if (!missing.empty()) cublas.multiply = nullptr;
-    find_symbol(library, "cublasGetProperty", &cublas.property, nullptr);
-    find_symbol(library, "cublasGetStatusString", &cublas.status_text, nullptr);
+#endif
+#define TEXT_OF(symbol) #symbol
+#define TEXT(symbol) TEXT_OF(symbol)
+    find_symbol(library, TEXT(BLAS_STATUS_TEXT), &cublas.status_text, nullptr);
+#undef TEXT
+#undef TEXT_OF
+    choose_types(library);
   });
   return words.c_str();
 }
 
-std::string blas_version() {
-  std::string text;
-  for (int part = 0; part < 3; ++part) {  // MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL
-    int value = 0;
-    if (cublas.property) cublas.property(part, &value);
-    text += (part ? "." : "") + std::to_string(value);
-  }
-  return text;
-}
+std::string blas_version() { return version_of_library; }
 
 BlasStream::~BlasStream() {
   if (handle) cublas.destroy(handle);
@@ -67,35 +93,36 @@ cw_status check_blas(int result, const char* function) {
   if (result == blas::kSuccess) return CW_OK;
   // What it cannot do, and what it is too old or too new for, is for the next rung.
   if (result == blas::kNotSupported || result == blas::kArchMismatch)
-    return fail(CW_UNSUPPORTED, "%s declined", function);
+    return fail(CW_UNSUPPORTED, "%s declined", plain(function).c_str());
   const cw_status status = result == blas::kAllocFailed ? CW_OUT_OF_MEMORY : CW_FAILED;
-  return fail(status, "%s: status %d, %s", function, result, cublas.status_text ? cublas.status_text(result) : "");
+  return fail(status, "%s: status %d, %s", plain(function).c_str(), result,
+              cublas.status_text ? cublas.status_text(result) : "");
 }
 
 int data_type(Dtype dtype) {
   switch (dtype) {
     case Dtype::float16:
-      return blas::kFloat16;
+      return types.float16;
     case Dtype::bfloat16:
-      return blas::kBfloat16;
+      return types.bfloat16;
     case Dtype::float32:
-      return blas::kFloat32;
+      return types.float32;
     case Dtype::float64:
-      return blas::kFloat64;
+      return types.float64;
     case Dtype::complex64:
-      return blas::kComplex64;
+      return types.complex64;
     case Dtype::complex128:
-      return blas::kComplex128;
+      return types.complex128;
     case Dtype::int8:
-      return blas::kInt8;
+      return types.int8;
     default:
-      return blas::kInt32;
+      return types.int32;
   }
 }
 
 bool is_double(Dtype dtype) { return dtype == Dtype::float64 || dtype == Dtype::complex128; }
 
-// A number as cuBLAS reads it: in the type that is computed in, an imaginary part behind a complex one's.
+// A number as the library reads it: in the type that is computed in, an imaginary part behind a complex one's.
 class Number {
  public:
   Number(Dtype dtype, double real, double imaginary = 0) {
@@ -143,7 +170,7 @@ Matrix matrix_of(Tensor t) {
 }
 Matrix column_of(Tensor t) { return {t.data<char>(), t.size(0), 1, t.stride(0), 1, 0}; }
 
-// A factor as cuBLAS wants it, for a product that is computed transposed.
+// A factor as the library wants it, for a product that is computed transposed.
 struct Factor {
   int operation = blas::kAsIs;
   int step = 0;
@@ -168,7 +195,7 @@ struct Product {
   int64_t batches = 1;
   Dtype dtype = Dtype::other, out_dtype = Dtype::other;
 
-  // False: cuBLAS has no words for these strides.
+  // False: the library has no words for these strides.
   bool read() {
     int64_t step = 0;
     if (!out.has_dense_rows(&step)) {  // then its columns: the product of the transposed factors, swapped
@@ -182,20 +209,22 @@ struct Product {
 
   cw_status run(BlasHandle handle, const Number& alpha, const Number& beta, bool tf32) const {
     const int in = data_type(dtype), to = data_type(out_dtype);
-    int compute = tf32 ? blas::kInTf32 : blas::kIn32F;
-    if (dtype == Dtype::int8) compute = blas::kIn32I;
-    if (is_double(dtype)) compute = blas::kIn64F;
+    int compute = tf32 ? types.in_tf32 : types.in_float32;
+    if (dtype == Dtype::int8) compute = types.in_int32;
+    if (dtype == Dtype::float64) compute = types.in_float64;
+    if (dtype == Dtype::complex64) compute = types.in_complex64;
+    if (dtype == Dtype::complex128) compute = types.in_complex128;
     const int m = static_cast<int>(out.columns), n = static_cast<int>(out.rows), k = static_cast<int>(a.columns);
     if (batches == 1)
       return check_blas(
           cublas.gemm(handle, fb.operation, fa.operation, m, n, k, alpha.data(), b.data, in, fb.step, a.data, in,
                       fa.step, beta.data(), out.data, to, out_step, compute, blas::kDefaultAlgorithm),
-          "cublasGemmEx");
+          blas_symbols.gemm);
     return check_blas(
         cublas.gemm_batched(handle, fb.operation, fa.operation, m, n, k, alpha.data(), b.data, in, fb.step, b.batch,
                             a.data, in, fa.step, a.batch, beta.data(), out.data, to, out_step, out.batch,
                             static_cast<int>(batches), compute, blas::kDefaultAlgorithm),
-        "cublasGemmStridedBatchedEx");
+        blas_symbols.gemm_batched);
   }
 };
 
@@ -207,7 +236,7 @@ uint64_t workspace_bytes(const Device& device) {
 
 std::atomic<bool> g_broken{false};  // it was found not to work here
 
-// The stream's handle with this workspace. CW_UNSUPPORTED, said once, where cuBLAS does not work on the device. The
+// The stream's handle with this workspace. CW_UNSUPPORTED, said once, where the library does not work on the device. The
 // stream's library mutex is held.
 cw_status handle_of(cw_stream_t& stream, void* workspace, BlasStream** out) {
   if (!stream.blas) {
@@ -217,17 +246,21 @@ cw_status handle_of(cw_stream_t& stream, void* workspace, BlasStream** out) {
       made->handle = nullptr;
       const char* text = cublas.status_text ? cublas.status_text(result) : "";
       if (!g_broken.exchange(true) && host.log)
-        host.log(2, ("cuBLAS cannot be used (cublasCreate: status " + std::to_string(result) + ", " + text +
-                     "), so portable kernels compute products; CAUSEWAY_NVIDIA_CUBLAS=0 silences this")
+        host.log(2, (std::string(KIN_BLAS " cannot be used (") + plain(blas_symbols.create) + ": status " +
+                     std::to_string(result) + ", " + text +
+                     "), so portable kernels compute products; " KIN_SETTING KIN_BLAS_SETTING "=0 silences this")
                         .c_str());
       return CW_UNSUPPORTED;
     }
-    TRY(check_blas(cublas.set_stream(made->handle, stream.stream), "cublasSetStream"));
-    TRY(check_blas(cublas.set_math(made->handle, blas::kFullReduction), "cublasSetMathMode"));
+    TRY(check_blas(cublas.set_stream(made->handle, stream.stream), blas_symbols.set_stream));
+#ifdef KIN_HAS_BLASLT
+    TRY(check_blas(cublas.set_math(made->handle, blas::kFullReduction), blas_symbols.set_math));
+#endif
     stream.blas = std::move(made);
   }
-  TRY(check_blas(cublas.set_workspace(stream.blas->handle, workspace, workspace_bytes(*stream.device)),
-                 "cublasSetWorkspace"));
+  if (workspace)
+    TRY(check_blas(cublas.set_workspace(stream.blas->handle, workspace, workspace_bytes(*stream.device)),
+                   blas_symbols.set_workspace));
   return *out = stream.blas.get(), CW_OK;
 }
 
@@ -251,11 +284,11 @@ cw_status ones_of(BlasStream& own, Dtype dtype, int64_t count, char** out) {
              static_cast<size_t>(size));
     }
     Address made = 0;
-    TRY(check(cu.alloc(&made, values.size()), "cuMemAlloc"));
+    TRY(check(cu.alloc(&made, values.size()), symbols.alloc));
     // At once and on no stream of ours, which may be captured.
     if (const Result result = cu.copy_in_now(made, values.data(), values.size()); result != kSuccess) {
       cu.free(made);
-      return check(result, "cuMemcpyHtoD");
+      return check(result, symbols.copy_in_now);
     }
     all.push_back({made, room});
   }
@@ -285,7 +318,8 @@ Added how_added(const Matrix& out, int64_t batches, Tensor self, Matrix* from) {
   return Added::declined;
 }
 
-// out = alpha a b + beta self
+#ifdef KIN_HAS_BLASLT
+
 template <class T, int (*Blas::*destroy)(T)>
 struct Lt {
   T it = nullptr;
@@ -359,12 +393,15 @@ cw_status add_row(const Product& p, const Number& alpha, const char* row, bool t
                     "cublasLtMatmul");
 }
 
+#endif
+
+// out = alpha a b + beta self
 cw_status product(const char* name, Product p, const Tensor* self, const Scalar* beta, const Scalar* alpha,
                   int32_t device_index, cw_stream handle) {
   if (g_broken || p.a.columns == 0) return CW_UNSUPPORTED;
   const Number scale = alpha ? Number(p.dtype, *alpha) : Number(p.dtype, 1);
   Number keep = beta ? Number(p.dtype, *beta) : Number(p.dtype, 0);
-  const bool scaled_by_one = beta && !beta->is_complex() && beta->to<double>() == 1;
+  [[maybe_unused]] const bool scaled_by_one = beta && !beta->is_complex() && beta->to<double>() == 1;
   Added added = Added::nothing;
   Matrix from;
   if (self && !keep.is_zero()) added = how_added(p.out, p.batches, *self, &from);
@@ -384,14 +421,15 @@ cw_status product(const char* name, Product p, const Tensor* self, const Scalar*
   TRY(find_device(name, device_index, &device));
   TRY(find_stream(name, *device, handle, &stream));
   void* workspace = nullptr;  // the core's allocator is not asked with a mutex of ours held
-  TRY(host.scratch(device_index, handle, workspace_bytes(*device), &workspace));
+  if (cublas.set_workspace) TRY(host.scratch(device_index, handle, workspace_bytes(*device), &workspace));
   std::lock_guard<std::mutex> lock(stream->libraries);
   BlasStream* own = nullptr;
   TRY(handle_of(*stream, workspace, &own));
   if (added == Added::copied) {
     const auto bytes = static_cast<size_t>(p.batches * out.rows * out.columns * self->itemsize());
-    TRY(check(cu.copy_within(address(out.data), address(from.data), bytes, stream->stream), "cuMemcpyDtoDAsync"));
+    TRY(check(cu.copy_within(address(out.data), address(from.data), bytes, stream->stream), symbols.copy_within));
   } else if (added == Added::rows || added == Added::columns) {
+#ifdef KIN_HAS_BLASLT
     const bool one = scaled_by_one && (from.column == 1 || from.columns == 1) && p.batches == 1 && cublas.multiply;
     const bool real = p.dtype != Dtype::complex64 && p.dtype != Dtype::complex128;
     if (one && real && added == Added::rows && !p.turned) {
@@ -399,6 +437,7 @@ cw_status product(const char* name, Product p, const Tensor* self, const Scalar*
       const cw_status status = add_row(p, scale, from.data, tf32, *stream, *own, workspace);
       if (status != CW_UNSUPPORTED) return status;
     }
+#endif
     char* ones = nullptr;
     TRY(ones_of(*own, p.dtype, added == Added::rows ? out.rows : out.columns, &ones));
     (added == Added::rows ? vector.a : vector.b).data = ones;
@@ -487,7 +526,7 @@ constexpr cw::Entry kTable[] = {
 cw_status find_product(const char* name, cw_op* out) {
   const cw_status status = cw::find(kTable, name, out);
   if (status != CW_OK) return status;
-  if (const char* words = open_blas(); *words) return fail(CW_UNSUPPORTED, "cuBLAS: %s", words);
+  if (const char* words = open_blas(); *words) return fail(CW_UNSUPPORTED, KIN_BLAS ": %s", words);
   return CW_OK;
 }
 

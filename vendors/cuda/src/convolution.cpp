@@ -420,7 +420,7 @@ struct Convolution {
     span *= static_cast<uint64_t>(itemsize);
     void* space = nullptr;
     TRY(host.scratch(stream->device->index, handle, span, &space));
-    TRY(check(cu.copy_within(address(space), address(p.data), span, stream->stream), "cuMemcpyDtoDAsync"));
+    TRY(check(cu.copy_within(address(space), address(p.data), span, stream->stream), symbols.copy_within));
     return p.data = static_cast<char*>(space), CW_OK;
   }
 
@@ -526,9 +526,9 @@ extern "C" __global__ __launch_bounds__(256) void finish(const float* parts, u16
 }
 )";
 
-// `grad` is dense. CW_UNSUPPORTED where there is no compiler, or the GPU lacks the type.
+// `grad` is dense. CW_UNSUPPORTED where there is no compiler, or the GPU lacks the type or has no warps of 32.
 cw_status sum_channels(const Convolution& c, const Plane& grad, bool channels_last, Tensor out) {
-  if (c.stream->device->major < 8) return CW_UNSUPPORTED;
+  if (c.stream->device->major < 8 || c.stream->device->warp != kWarp) return CW_UNSUPPORTED;
   if (const char* words = open_compiler(); *words) return fail(CW_UNSUPPORTED, "%s", words);
   const std::vector<std::string> options = {c.dtype == Dtype::bfloat16 ? "-DBFLOAT=1" : "-DBFLOAT=0"};
   const int32_t index = c.stream->device->index;
@@ -548,10 +548,10 @@ cw_status sum_channels(const Convolution& c, const Plane& grad, bool channels_la
   void* last_arguments[] = {&parts, &to, &count, &channels};
   TRY(check(cu.launch(part, static_cast<unsigned>(groups), static_cast<unsigned>(count), 1, 256, 1, 1, 0,
                       c.stream->stream, first_arguments, nullptr),
-            "cuLaunchKernel"));
+            symbols.launch));
   return check(cu.launch(finish, static_cast<unsigned>(channels + 255) / 256, 1, 1, 256, 1, 1, 0, c.stream->stream,
                          last_arguments, nullptr),
-               "cuLaunchKernel");
+               symbols.launch);
 }
 
 bool is_supported(Tensor a, Tensor b, Tensor c) {

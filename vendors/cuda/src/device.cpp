@@ -35,15 +35,19 @@ cw_status open_devices(Opened& all) {
   if (const char* words = open_driver(); *words) return fail(CW_FAILED, "%s", words);
   const Result started = cu.init(0);
   if (started == kNoDevice) return CW_OK;  // no device is no error
-  TRY(check(started, "cuInit"));
+  TRY(check(started, symbols.init));
   int count = 0;
-  TRY(check(cu.device_count(&count), "cuDeviceGetCount"));
+  const Result counted = cu.device_count(&count);
+  if (counted == kNoDevice) return CW_OK;  // HIP says so here
+  TRY(check(counted, symbols.device_count));
   for (int i = 0; i < count; ++i) {
     auto device = std::make_unique<Device>();
     device->index = i;
-    TRY(check(cu.device_get(&device->id, i), "cuDeviceGet"));
+    TRY(check(cu.device_get(&device->id, i), symbols.device_get));
     device->major = device->attribute(kCapabilityMajor);
     device->minor = device->attribute(kCapabilityMinor);
+    device->warp = device->attribute(kWarpSize);
+    TRY(kin::architecture_of(*device, &device->architecture));
     all.devices.push_back(std::move(device));
   }
   return CW_OK;
@@ -65,10 +69,10 @@ cw_status open(Opened** out) {
 
 // The context and its default stream cost memory on the GPU: not before the device is used.
 cw_status start(Device& device) {
-  if (device.started.load(std::memory_order_acquire)) return check(cu.set_current(device.context), "cuCtxSetCurrent");
+  if (device.started.load(std::memory_order_acquire)) return check(cu.set_current(device.context), symbols.set_current);
   std::lock_guard<std::mutex> lock(device.mutex);
-  if (!device.context) TRY(check(cu.retain(&device.context, device.id), "cuDevicePrimaryCtxRetain"));
-  TRY(check(cu.set_current(device.context), "cuCtxSetCurrent"));
+  if (device.context == kNoContext) TRY(check(cu.retain(&device.context, device.id), symbols.retain));
+  TRY(check(cu.set_current(device.context), symbols.set_current));
   if (!device.default_stream) TRY(new_stream(device, 0, &device.default_stream));
   device.started.store(true, std::memory_order_release);
   return CW_OK;
@@ -118,15 +122,15 @@ cw_status device_info(int32_t index, cw_device_info* out) {
   info.struct_size = out->struct_size;
   cu.device_name(info.name, sizeof(info.name) - 1, device->id);
   size_t bytes = 0;
-  TRY(check(cu.device_memory(&bytes, device->id), "cuDeviceTotalMem"));
+  TRY(check(cu.device_memory(&bytes, device->id), symbols.device_memory));
   info.memory = bytes;
   info.dtypes = CW_ALL_DTYPES;
   info.alignment = 256;
   info.compute_units = static_cast<uint32_t>(device->attribute(kMultiprocessors));
   info.capability_major = device->major;
   info.capability_minor = device->minor;
-  cu.device_uuid(info.uuid, device->id);
-  cu.priorities(&info.priority_lowest, &info.priority_highest);
+  if (cu.device_uuid) cu.device_uuid(info.uuid, device->id);
+  if (cu.priorities) cu.priorities(&info.priority_lowest, &info.priority_highest);
   memcpy(out, &info, std::min<size_t>(out->struct_size, sizeof(info)));
   return CW_OK;
 }
@@ -134,19 +138,20 @@ cw_status device_info(int32_t index, cw_device_info* out) {
 cw_status sync(int32_t index) {
   Device* device = nullptr;
   TRY(find_device("sync", index, &device));
-  return check(cu.synchronize(), "cuCtxSynchronize");
+  return check(cu.synchronize(), symbols.synchronize);
 }
 
 cw_status peer_access(int32_t index, int32_t peer, int32_t* out) {
   Device *device = nullptr, *other = nullptr;
   TRY(find_device("peer_access", peer, &other));
   TRY(find_device("peer_access", index, &device));  // last: it is this thread's
+  if (!cu.can_access || !cu.enable_peer) return *out = 0, CW_OK;
   int can = 0;
-  TRY(check(cu.can_access(&can, device->id, other->id), "cuDeviceCanAccessPeer"));
+  TRY(check(cu.can_access(&can, device->id, other->id), symbols.can_access));
   *out = can != 0;
   if (!can) return CW_OK;
   const Result enabled = cu.enable_peer(other->context, 0);
-  return enabled == kPeerAlreadyEnabled ? CW_OK : check(enabled, "cuCtxEnablePeerAccess");
+  return enabled == kPeerAlreadyEnabled ? CW_OK : check(enabled, symbols.enable_peer);
 }
 
 cw_status device_attribute(int32_t index, const char* key, cw_arg* out) {
@@ -179,10 +184,10 @@ cw_status device_attribute(int32_t index, const char* key, cw_arg* out) {
   }
   thread_local char text[64];  // until this thread's next call
   *text = 0;
-  if (strcmp(key, "architecture") == 0) snprintf(text, sizeof(text), "sm_%d%d", device->major, device->minor);
-  if (strcmp(key, "pci_bus_id") == 0 && cu.bus_id(text, sizeof(text), device->id) != kSuccess) *text = 0;
+  if (strcmp(key, "architecture") == 0) snprintf(text, sizeof(text), "%s", device->architecture.c_str());
+  if (strcmp(key, "pci_bus_id") == 0 && cu.bus_id && cu.bus_id(text, sizeof(text), device->id) != kSuccess) *text = 0;
   if (int version = 0; strcmp(key, "driver_version") == 0 && cu.driver_version(&version) == kSuccess && version)
-    snprintf(text, sizeof(text), "CUDA %d.%d", version / 1000, version % 1000 / 10);
+    snprintf(text, sizeof(text), KIN_NAME " %s", kin::version_text(version).c_str());
   if (!*text) return fail(CW_UNSUPPORTED, "%s is not known", key);
   *out = {};
   out->tag = CW_STRING, out->n = static_cast<uint32_t>(strlen(text)), out->v.string = text;

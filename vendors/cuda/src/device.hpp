@@ -16,11 +16,16 @@ std::string setting(const char* key);
 // Whether torch's own setting has this value now; an older core knows none.
 bool torch_asks(const char* key, const char* value);
 
+// What this vendor's own kernels are written for. Chips that go by CUDA's names may have 64.
+constexpr int kWarp = 32;
+
 struct Device {
   int32_t index = 0;
   DeviceId id = 0;
-  Context context = nullptr;  // the primary one, which other libraries of CUDA share
+  Context context = kNoContext;  // CUDA's primary one, which its other libraries share
   int major = 0, minor = 0;
+  std::string architecture;  // "sm_90"
+  int warp = 0;  // lanes
   std::atomic<bool> started{false};  // the context and the default stream are there
   cw_stream_t* default_stream = nullptr;
   std::mutex mutex;  // of what follows

@@ -20,7 +20,7 @@ const char* open_dnn() {
   std::call_once(once, [] {
     open_driver();
     open_compiler();  // which it wants for kernels made to order, and finds by name where it is open
-    void* library = open_library({"cudnn", "libcudnn.so.", "cudnn", {"9"}}, &words);
+    void* library = open_library(kin::dnn_places(), &words);
     if (!library) return;
     words.clear();
 #define FIND(name, symbol, parameters) find_symbol(library, #symbol, &cudnn.name, &words);

@@ -1,11 +1,7 @@
 #include "driver.hpp"
 
-#include <dlfcn.h>
-
 #include <cstdio>
 #include <mutex>
-#include <string>
-#include <vector>
 
 #include "device.hpp"
 #include "library.hpp"
@@ -13,55 +9,65 @@
 namespace cuda {
 
 Driver cu;
-Compiler nvrtc;
+Compiler rtc;
 
 namespace {
 
-// NVRTC opens a second library by its bare name when it compiles. Since CUDA 13 it no longer says that it lies beside it,
-// so the loader finds it only where it is open already. Where it is in no such place the loader's own paths are left.
-void open_builtins() {
-  int major = 0, minor = 0;
-  if (nvrtc.version(&major, &minor)) return;
-  const std::string version = std::to_string(major) + "." + std::to_string(minor);
-  const std::string file = folder_of(reinterpret_cast<void*>(nvrtc.version)) + "/libnvrtc-builtins.so." + version;
-  dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+void* g_driver = nullptr;  // the library; NULL on paper
+
+// "sm_90" is one device, "sm_90x2" two.
+bool read_paper(const std::string& text, Paper* out) {
+  if (kin::read_architecture(text, out)) return true;
+  const size_t x = text.rfind('x');
+  if (x == std::string::npos || x + 1 == text.size() || text.size() - x > 4) return false;
+  for (size_t i = x + 1; i < text.size(); ++i)
+    if (text[i] < '0' || text[i] > '9') return false;
+  out->devices = std::stoi(text.substr(x + 1));
+  return out->devices >= 1 && kin::read_architecture(text.substr(0, x), out);
 }
 
 }  // namespace
 
 const char* open_driver() {
   static std::once_flag once;
-  static char words[512];
+  static char words[768];
   std::call_once(once, [] {
-    if (const std::string paper = setting("paper"); !paper.empty()) {
-      int number = 0, devices = 1;
-      if (sscanf(paper.c_str(), "sm_%dx%d", &number, &devices) < 1 || number < 50 || number > 999 || devices < 1) {
-        snprintf(words, sizeof(words), "CAUSEWAY_NVIDIA_PAPER is '%.40s': expected an architecture, as sm_90",
-                 paper.c_str());
+    if (const std::string asked = setting("paper"); !asked.empty()) {
+      Paper paper;
+      if (!read_paper(asked, &paper)) {
+        snprintf(words, sizeof(words), KIN_SETTING "PAPER is '%.40s': expected an architecture, as " KIN_ARCHITECTURE,
+                 asked.c_str());
         return;
       }
-      cu = paper_driver(number / 10, number % 10, devices);
+      cu = paper_driver(paper);
       return;
     }
-    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    std::string why;
+    void* library = open_library(kin::driver_places(), &why);
     if (!library) {
       snprintf(words, sizeof(words),
-               "CUDA's driver libcuda.so.1 cannot be opened (%s): install NVIDIA's driver; without a GPU "
-               "CAUSEWAY_NVIDIA_PAPER=sm_90 gives a device on paper, which compiles kernels and runs none",
-               dlerror());
+               KIN_DRIVER " " KIN_DRIVER_FILE " cannot be opened (%s): " KIN_INSTALL_DRIVER
+                          "; without a GPU " KIN_SETTING "PAPER=" KIN_ARCHITECTURE
+                          " gives a device on paper, which compiles kernels and runs none",
+               why.c_str());
       return;
     }
     std::string missing;
 #define FIND(name, symbol, parameters) find_symbol(library, #symbol, &cu.name, &missing);
-    CUDA_FUNCTIONS(FIND)
+    DRIVER_FUNCTIONS(FIND)
+#undef FIND
+#define FIND(name, symbol) find_symbol(library, #symbol, &cu.name, &missing);
+    DRIVER_WORDS(FIND)
 #undef FIND
     if (!missing.empty()) {
-      snprintf(words, sizeof(words), "CUDA's driver libcuda.so.1 cannot be used: %s", missing.c_str());
+      snprintf(words, sizeof(words), KIN_DRIVER " %s cannot be used: %s", file_of(library).c_str(), missing.c_str());
       return;
     }
 #define FIND(name, symbol, parameters) find_symbol(library, #symbol, &cu.name, nullptr);
-    CUDA_LATER_FUNCTIONS(FIND)
+    DRIVER_LATER_FUNCTIONS(FIND)
 #undef FIND
+    kin::complete(cu);
+    g_driver = library;
   });
   return words;
 }
@@ -70,27 +76,31 @@ const char* open_compiler() {
   static std::once_flag once;
   static char words[1024];
   std::call_once(once, [] {
-    std::vector<const char*> versions = by_driver("13", "12");
-    versions.push_back("11.2");
+    open_driver();
     std::string why;
-    void* library = open_library({"nvrtc", "libnvrtc.so.", "cuda_nvrtc", versions}, &why);
+    // Of HIP to 6 and of MACA the driver's library has it, and then it is of one release with it.
+    const bool inside = g_driver && setting(kin::compiler_places().key).empty() &&
+                        symbol_of(g_driver, compiler_symbols.compile) != nullptr;
+    void* library = inside ? g_driver : open_library(kin::compiler_places(), &why);
     if (!library) {
-      snprintf(words, sizeof(words),
-               "CUDA's run-time compiler cannot be opened (%s): `pip install nvidia-cuda-nvrtc-cu12`, or name the "
-               "library in CAUSEWAY_NVIDIA_NVRTC",
+      snprintf(words, sizeof(words), KIN_NAME "'s run-time compiler cannot be opened (%s): " KIN_INSTALL_COMPILER,
                why.c_str());
       return;
     }
     std::string missing;
-#define FIND(name, symbol, parameters) find_symbol(library, #symbol, &nvrtc.name, &missing);
-    NVRTC_FUNCTIONS(FIND)
+#define FIND(name, symbol, parameters) find_symbol(library, #symbol, &rtc.name, &missing);
+    COMPILER_FUNCTIONS(FIND)
 #undef FIND
-    find_symbol(library, "nvrtcGetErrorString", &nvrtc.error_text, &missing);
+#define TEXT_OF(symbol) #symbol
+#define TEXT(symbol) TEXT_OF(symbol)
+    find_symbol(library, TEXT(COMPILER_ERROR_TEXT), &rtc.error_text, &missing);
+#undef TEXT
+#undef TEXT_OF
     if (!missing.empty()) {
-      snprintf(words, sizeof(words), "CUDA's run-time compiler cannot be used: %s", missing.c_str());
+      snprintf(words, sizeof(words), KIN_NAME "'s run-time compiler cannot be used: %s", missing.c_str());
       return;
     }
-    open_builtins();
+    kin::open_beside_compiler();
   });
   return words;
 }

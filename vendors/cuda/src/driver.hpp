@@ -1,40 +1,32 @@
-// The functions of CUDA's driver and of NVRTC that are used, declared here from their documentation: no CUDA header is
-// needed to build, and no CUDA library to load. Both are opened when the first device is asked for.
+// A GPU's driver and its run-time compiler as tables of functions: CUDA's, or those of one of its kin, HIP and MACA. The
+// names, parameters and numbers of each are in kin_*.hpp, and what they do differently in kin_*.cpp; all other code is
+// one. A library of this vendor's is built for one of them. No header of theirs is needed to build, no library to load:
+// both are opened when the first device is asked for.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
+
+#include "causeway/abi.h"
 
 namespace cuda {
 
-using Result = int;         // CUresult
-using DeviceId = int;       // CUdevice
-using Address = uint64_t;   // CUdeviceptr
-using Context = struct CUctx_st*;
 using Stream = struct CUstream_st*;
 using Event = struct CUevent_st*;
 using Module = struct CUmod_st*;
 using Function = struct CUfunc_st*;
 using Graph = struct CUgraph_st*;
 using GraphExec = struct CUgraphExec_st*;
+using CompilerProgram = struct CompilerProgram_*;
 
-// CUresult
-constexpr Result kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kDeinitialized = 4, kNoDevice = 100,
-                 kInvalidImage = 200, kInvalidPtx = 218, kInvalidContext = 201, kNoBinary = 209, kEccError = 214,
-                 kUnsupportedPtx = 222, kInvalidHandle = 400, kIllegalState = 401, kNotFound = 500, kNotReady = 600,
-                 kIllegalAddress = 700, kLaunchOutOfResources = 701, kLaunchTimeout = 702, kPeerAlreadyEnabled = 704,
-                 kContextDestroyed = 709, kAssertFailed = 710, kStackError = 714, kLaunchFailed = 719;
-// CUdevice_attribute
-constexpr int kMaxThreadsPerBlock = 1, kSharedMemoryPerBlock = 8, kWarpSize = 10, kMultiprocessors = 16,
-              kCapabilityMajor = 75, kCapabilityMinor = 76, kMaxBlockDimX = 2, kMaxBlockDimY = 3, kMaxBlockDimZ = 4,
-              kClockRate = 13, kVirtualMemory = 102, kMemoryClockRate = 36, kMemoryBusWidth = 37, kL2CacheSize = 38,
-              kMaxThreadsPerMultiprocessor = 39;
-// CUmemLocation, CUmemAllocationProp and CUmemAccessDesc
+// CUmemLocation, CUmemAllocationProp and CUmemAccessDesc, which HIP has since 5.7
 struct MemoryLocation {
   int type, id;
 };
 struct MemoryProperties {
-  int type = 1, handle_types = 0;   // pinned to the device, not exported
+  int type = 1, handle_types = 0;  // pinned to the device, not exported
   MemoryLocation location = {1, 0};  // a device
   void* windows = nullptr;
   unsigned char flags[8] = {};
@@ -43,119 +35,115 @@ struct MemoryAccess {
   MemoryLocation location;
   int flags = 3;  // to read and write
 };
-// flags
+// flags, the same for all kin
 constexpr int kCaptureRelaxed = 2;  // CUstreamCaptureMode
-constexpr int kMostSharedMemory = 8;  // CUfunction_attribute: bytes that a launch may give a block
 constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostPortable = 1;
 
-// name, the exported symbol, parameters. `_v2` is what the headers' names mean since CUDA 4.
-#define CUDA_FUNCTIONS(F)                                                                 \
-  F(init, cuInit, (unsigned))                                                             \
-  F(driver_version, cuDriverGetVersion, (int*))                                           \
-  F(error_name, cuGetErrorName, (Result, const char**))                                   \
-  F(error_text, cuGetErrorString, (Result, const char**))                                 \
-  F(device_count, cuDeviceGetCount, (int*))                                               \
-  F(device_get, cuDeviceGet, (DeviceId*, int))                                            \
-  F(device_name, cuDeviceGetName, (char*, int, DeviceId))                                 \
-  F(device_memory, cuDeviceTotalMem_v2, (size_t*, DeviceId))                              \
-  F(device_uuid, cuDeviceGetUuid, (unsigned char*, DeviceId))                             \
-  F(attribute, cuDeviceGetAttribute, (int*, int, DeviceId))                               \
-  F(retain, cuDevicePrimaryCtxRetain, (Context*, DeviceId))                               \
-  F(set_current, cuCtxSetCurrent, (Context))                                              \
-  F(synchronize, cuCtxSynchronize, ())                                                    \
-  F(priorities, cuCtxGetStreamPriorityRange, (int*, int*))                                \
-  F(alloc, cuMemAlloc_v2, (Address*, size_t))                                             \
-  F(free, cuMemFree_v2, (Address))                                                        \
-  F(mem_info, cuMemGetInfo_v2, (size_t*, size_t*))                                        \
-  F(host_alloc, cuMemHostAlloc, (void**, size_t, unsigned))                               \
-  F(host_free, cuMemFreeHost, (void*))                                                    \
-  F(host_register, cuMemHostRegister_v2, (void*, size_t, unsigned))                       \
-  F(host_unregister, cuMemHostUnregister, (void*))                                        \
-  F(can_access, cuDeviceCanAccessPeer, (int*, DeviceId, DeviceId))                        \
-  F(enable_peer, cuCtxEnablePeerAccess, (Context, unsigned))                              \
-  F(bus_id, cuDeviceGetPCIBusId, (char*, int, DeviceId))                                  \
-  F(copy_in, cuMemcpyHtoDAsync_v2, (Address, const void*, size_t, Stream))                \
-  F(copy_in_now, cuMemcpyHtoD_v2, (Address, const void*, size_t))                         \
-  F(copy_out, cuMemcpyDtoHAsync_v2, (void*, Address, size_t, Stream))                     \
-  F(copy_within, cuMemcpyDtoDAsync_v2, (Address, Address, size_t, Stream))                \
-  F(copy_across, cuMemcpyPeerAsync, (Address, Context, Address, Context, size_t, Stream)) \
-  F(set8, cuMemsetD8Async, (Address, unsigned char, size_t, Stream))                      \
-  F(stream_create, cuStreamCreateWithPriority, (Stream*, unsigned, int))                  \
-  F(stream_destroy, cuStreamDestroy_v2, (Stream))                                         \
-  F(stream_query, cuStreamQuery, (Stream))                                                \
-  F(stream_sync, cuStreamSynchronize, (Stream))                                           \
-  F(stream_wait, cuStreamWaitEvent, (Stream, Event, unsigned))                            \
-  F(event_create, cuEventCreate, (Event*, unsigned))                                      \
-  F(event_destroy, cuEventDestroy_v2, (Event))                                            \
-  F(event_record, cuEventRecord, (Event, Stream))                                         \
-  F(event_query, cuEventQuery, (Event))                                                   \
-  F(event_sync, cuEventSynchronize, (Event))                                              \
-  F(event_elapsed, cuEventElapsedTime, (float*, Event, Event))                            \
-  F(module_load, cuModuleLoadData, (Module*, const void*))                                \
-  F(module_unload, cuModuleUnload, (Module))                                              \
-  F(module_function, cuModuleGetFunction, (Function*, Module, const char*))               \
-  F(function_set, cuFuncSetAttribute, (Function, int, int))                               \
-  F(launch, cuLaunchKernel,                                                               \
-    (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**))
+}  // namespace cuda
 
-// Those that may be missing, and are NULL then: since CUDA 12.4 the first, since 10.0 to 11.4 the rest.
-#define CUDA_LATER_FUNCTIONS(F)                                                                             \
-  F(parameter_info, cuFuncGetParamInfo, (Function, size_t, size_t*, size_t*))                               \
-  F(host_function, cuLaunchHostFunc, (Stream, void (*)(void*), void*))                                      \
-  F(capture_begin, cuStreamBeginCapture_v2, (Stream, int))                                                  \
-  F(capture_end, cuStreamEndCapture, (Stream, Graph*))                                                      \
-  F(graph_instantiate, cuGraphInstantiateWithFlags, (GraphExec*, Graph, unsigned long long))                \
-  F(graph_launch, cuGraphLaunch, (GraphExec, Stream))                                                       \
-  F(graph_destroy, cuGraphDestroy, (Graph))                                                                 \
-  F(exec_destroy, cuGraphExecDestroy, (GraphExec))                                                          \
-  F(reserve, cuMemAddressReserve, (Address*, size_t, size_t, Address, unsigned long long))                  \
-  F(address_free, cuMemAddressFree, (Address, size_t))                                                      \
-  F(memory_create, cuMemCreate, (unsigned long long*, size_t, const MemoryProperties*, unsigned long long)) \
-  F(memory_release, cuMemRelease, (unsigned long long))                                                     \
-  F(map, cuMemMap, (Address, size_t, size_t, unsigned long long, unsigned long long))                       \
-  F(unmap, cuMemUnmap, (Address, size_t))                                                                   \
-  F(set_access, cuMemSetAccess, (Address, size_t, const MemoryAccess*, size_t))                             \
-  F(granularity, cuMemGetAllocationGranularity, (size_t*, const MemoryProperties*, int))
+#if defined(CAUSEWAY_KIN_HIP)
+#include "kin_hip.hpp"
+#elif defined(CAUSEWAY_KIN_MACA)
+#include "kin_maca.hpp"
+#else
+#include "kin_cuda.hpp"
+#endif
+
+namespace cuda {
 
 struct Driver {
 #define MEMBER(name, symbol, parameters) Result(*name) parameters = nullptr;
-  CUDA_FUNCTIONS(MEMBER)
-  CUDA_LATER_FUNCTIONS(MEMBER)
+  DRIVER_FUNCTIONS(MEMBER)
+  DRIVER_LATER_FUNCTIONS(MEMBER)
+  DRIVER_OTHER_FUNCTIONS(MEMBER)
+#undef MEMBER
+#define MEMBER(name, symbol) const char* (*name)(Result) = nullptr;
+  DRIVER_WORDS(MEMBER)
 #undef MEMBER
 };
+
+// What each function is called, for messages.
+struct Symbols {
+#define MEMBER(name, symbol, parameters) const char* name = #symbol;
+  DRIVER_FUNCTIONS(MEMBER)
+  DRIVER_LATER_FUNCTIONS(MEMBER)
+  DRIVER_OTHER_FUNCTIONS(MEMBER)
+#undef MEMBER
+};
+constexpr Symbols symbols;
 
 extern Driver cu;  // filled by `open_driver`
 
 // Empty when the driver is open, else why it is not and what to do. Once a process.
 const char* open_driver();
 
-// The table of devices on paper (CAUSEWAY_NVIDIA_PAPER=sm_90, or sm_90x2 for two): memory is the host's, launches do
-// nothing.
-Driver paper_driver(int major, int minor, int devices);
-
-#define NVRTC_FUNCTIONS(F)                                                                   \
-  F(version, nvrtcVersion, (int*, int*))                                                     \
-  F(create, nvrtcCreateProgram,                                                              \
-    (struct Nvrtc**, const char*, const char*, int, const char* const*, const char* const*)) \
-  F(compile, nvrtcCompileProgram, (struct Nvrtc*, int, const char* const*))                  \
-  F(destroy, nvrtcDestroyProgram, (struct Nvrtc**))                                          \
-  F(log_size, nvrtcGetProgramLogSize, (struct Nvrtc*, size_t*))                              \
-  F(log, nvrtcGetProgramLog, (struct Nvrtc*, char*))                                         \
-  F(architecture_count, nvrtcGetNumSupportedArchs, (int*))                                   \
-  F(architectures, nvrtcGetSupportedArchs, (int*))                                           \
-  F(ptx_size, nvrtcGetPTXSize, (struct Nvrtc*, size_t*))                                     \
-  F(ptx, nvrtcGetPTX, (struct Nvrtc*, char*))                                                \
-  F(cubin_size, nvrtcGetCUBINSize, (struct Nvrtc*, size_t*))                                 \
-  F(cubin, nvrtcGetCUBIN, (struct Nvrtc*, char*))
+// A device on paper (CAUSEWAY_NVIDIA_PAPER=sm_90, or sm_90x2 for two): memory is the host's, launches do nothing.
+struct Paper {
+  std::string architecture;
+  int major = 0, minor = 0, devices = 1;
+  int wave = 32, shared_kilobytes = 48;
+};
+Driver paper_driver(const Paper& paper);
 
 struct Compiler {
 #define MEMBER(name, symbol, parameters) int(*name) parameters = nullptr;
-  NVRTC_FUNCTIONS(MEMBER)
+  COMPILER_FUNCTIONS(MEMBER)
 #undef MEMBER
   const char* (*error_text)(int) = nullptr;
 };
+struct CompilerSymbols {
+#define MEMBER(name, symbol, parameters) const char* name = #symbol;
+  COMPILER_FUNCTIONS(MEMBER)
+#undef MEMBER
+};
+constexpr CompilerSymbols compiler_symbols;
 
-extern Compiler nvrtc;  // filled by `open_compiler`
+extern Compiler rtc;  // filled by `open_compiler`
 const char* open_compiler();
+
+struct Device;
+
+// What CUDA and its kin do differently.
+namespace kin {
+
+// Where libraries may be, best first, each a name for the loader or a path; `key` is the setting that names the file.
+struct Places {
+  const char* key;
+  std::vector<std::string> files;
+};
+Places driver_places();
+Places compiler_places();
+Places blas_places();
+#ifdef KIN_HAS_DNN
+Places dnn_places();
+#endif
+
+// Whether there is such an architecture, and then its numbers.
+bool read_architecture(const std::string& name, Paper* out);
+// Fill in what the library has no function for.
+void complete(Driver& driver);
+// What a compiler needs beside it is opened, where it does not find it by itself.
+void open_beside_compiler();
+
+// "sm_90", "gfx90a:sramecc+:xnack-": what programs are compiled for, and by which they are known.
+cw_status architecture_of(const Device& device, std::string* out);
+// "12.9" of the number that the driver gives.
+std::string version_text(int number);
+
+// How a program is compiled for a device. `intermediate`: to text that the driver translates.
+struct Target {
+  std::vector<std::string> options;
+  bool intermediate = false;
+};
+cw_status target_of(const Device& device, Target* out);
+// Of a compiled program: its bytes, as the driver loads them.
+cw_status code_of(CompilerProgram program, const Target& target, std::vector<unsigned char>* out);
+// Whether these bytes are a program that is whole, as far as they say: the driver is not told where it ends.
+bool is_whole(const unsigned char* data, uint64_t bytes);
+
+// For `causeway doctor`: why there may be no device although the driver is here; "" where nothing is known.
+std::string hint();
+
+}  // namespace kin
 
 }  // namespace cuda

@@ -24,6 +24,12 @@ cw_status fail(cw_status status, const char* format, ...) {
 // Of op.hpp where a kernel's arguments did not fit, which is later than what we kept.
 const char* last_error() { return cw::words[0] ? cw::words : words; }
 
+std::string plain(const char* symbol) {
+  const std::string name = symbol;
+  const size_t at = name.rfind("_v2");
+  return at != std::string::npos && at + 3 == name.size() ? name.substr(0, at) : name;
+}
+
 // What a kernel did wrong, or the chip, spoils a context: every later call fails with the same result.
 static bool is_lost(Result result) {
   switch (result) {
@@ -38,6 +44,14 @@ static bool is_lost(Result result) {
   }
 }
 
+// CUDA writes a result's words, its kin give them back.
+[[maybe_unused]] static void read_words(Result (*function)(Result, const char**), Result result, const char** out) {
+  function(result, out);
+}
+[[maybe_unused]] static void read_words(const char* (*function)(Result), Result result, const char** out) {
+  *out = function(result);
+}
+
 cw_status check_freed(Result result, const char* function) {
   return result == kDeinitialized ? CW_OK : check(result, function);
 }
@@ -50,9 +64,10 @@ cw_status check(Result result, const char* function) {
   if (result == kInvalidValue || result == kInvalidHandle) status = CW_INVALID;
   if (is_lost(result)) status = CW_DEVICE_LOST;
   const char *name = nullptr, *text = nullptr;
-  cu.error_name(result, &name);
-  cu.error_text(result, &text);
-  return fail(status, "%s: %s, %s", function, name ? name : "an unknown result", text ? text : "no words");
+  read_words(cu.error_name, result, &name);
+  read_words(cu.error_text, result, &text);
+  return fail(status, "%s: %s, %s", plain(function).c_str(), name ? name : "an unknown result",
+              text ? text : "no words");
 }
 
 }  // namespace cuda

@@ -17,9 +17,9 @@ cw_status begin(int32_t index, cw_stream handle) {
   Stream stream = nullptr;
   TRY(find_device("graph_begin", index, &device));
   TRY(find_stream("graph_begin", *device, handle, &stream));
-  if (!has_graphs()) return fail(CW_UNSUPPORTED, "the driver has no graphs, which came with CUDA 11.4");
+  if (!has_graphs()) return fail(CW_UNSUPPORTED, "the driver has no graphs");
   // Threads allocate and copy meanwhile, this one too: cuBLAS and cuDNN make handles, programs are loaded.
-  return check(cu.capture_begin(stream, kCaptureRelaxed), "cuStreamBeginCapture");
+  return check(cu.capture_begin(stream, kCaptureRelaxed), symbols.capture_begin);
 }
 
 cw_status end(int32_t index, cw_stream handle, cw_graph* out) {
@@ -30,11 +30,12 @@ cw_status end(int32_t index, cw_stream handle, cw_graph* out) {
   Graph captured = nullptr;
   const Result ended = cu.capture_end(stream, &captured);
   // Something that CUDA does not capture, such as an allocation of a library's.
-  if (ended != kSuccess || !captured) return fail(CW_UNSUPPORTED, "cuStreamEndCapture gave no graph (error %d)", ended);
+  if (ended != kSuccess || !captured)
+    return fail(CW_UNSUPPORTED, "%s gave no graph (error %d)", symbols.capture_end, ended);
   GraphExec exec = nullptr;
   const Result made = cu.graph_instantiate(&exec, captured, 0);
   cu.graph_destroy(captured);
-  TRY(check(made, "cuGraphInstantiate"));
+  TRY(check(made, symbols.graph_instantiate));
   *out = new cw_graph_t{device, exec};
   return CW_OK;
 }
@@ -45,7 +46,7 @@ cw_status launch(cw_graph graph, cw_stream handle) {
   Stream stream = nullptr;
   TRY(find_device("graph_launch", graph->device->index, &device));
   TRY(find_stream("graph_launch", *device, handle, &stream));
-  return check(cu.graph_launch(graph->exec, stream), "cuGraphLaunch");
+  return check(cu.graph_launch(graph->exec, stream), symbols.graph_launch);
 }
 
 cw_status destroy(cw_graph graph) {
@@ -54,7 +55,7 @@ cw_status destroy(cw_graph graph) {
   TRY(find_device("graph_destroy", graph->device->index, &device));
   const Result ended = cu.exec_destroy(graph->exec);
   delete graph;
-  return check_freed(ended, "cuGraphExecDestroy");
+  return check_freed(ended, symbols.exec_destroy);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "library.hpp"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -9,43 +10,43 @@
 
 namespace cuda {
 
-std::string folder_of(const void* function) {
+std::string file_of_function(const void* function) {
   Dl_info info;
-  if (!dladdr(function, &info) || !info.dli_fname) return ".";
-  const std::string path = info.dli_fname;
+  return dladdr(function, &info) && info.dli_fname ? info.dli_fname : "";
+}
+
+std::string folder_of(const void* function) {
+  const std::string path = file_of_function(function);
   return path.find('/') == std::string::npos ? "." : path.substr(0, path.rfind('/'));
 }
 
-namespace {
-
-// NVIDIA's wheels lie beside this library's package.
 std::string own_folder() { return folder_of(reinterpret_cast<void*>(&own_folder)); }
 
-}  // namespace
+std::string file_of(void* library) {
+  link_map* map = nullptr;
+  return dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name ? map->l_name : "";
+}
 
 void* symbol_of(void* library, const char* symbol) { return dlsym(library, symbol); }
 
-std::vector<const char*> by_driver(const char* later, const char* earlier) {
-  int version = 0;
-  if (cu.driver_version) cu.driver_version(&version);
-  return version >= 13000 ? std::vector{later, earlier} : std::vector{earlier, later};
+std::string environment(const char* name) {
+  const char* text = getenv(name);
+  return text ? text : "";
 }
 
-void* open_library(const Places& places, std::string* words) {
-  std::vector<std::string> names;
-  if (const std::string asked = setting(places.key); !asked.empty()) {
+std::vector<std::string> files_in(const std::vector<std::string>& files, const std::vector<std::string>& folders) {
+  std::vector<std::string> all = files;
+  for (const std::string& folder : folders)
+    if (!folder.empty())
+      for (const std::string& file : files) all.push_back(folder + "/" + file);
+  return all;
+}
+
+void* open_library(const kin::Places& places, std::string* words) {
+  std::vector<std::string> names = places.files;
+  if (const std::string asked = places.key ? setting(places.key) : ""; !asked.empty()) {
     if (asked == "0") return *words = "switched off by a setting", nullptr;
     names = {asked};
-  } else {
-    for (const char* version : places.versions) {
-      const std::string file = std::string(places.soname) + version;
-      names.push_back(own_folder() + "/../nvidia/" + places.folder + "/lib/" + file);
-      names.push_back(own_folder() + "/../nvidia/cu13/lib/" + file);
-      names.push_back(file);
-      const char* homes[] = {getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda"};
-      for (const char* home : homes)
-        if (home && *home) names.push_back(std::string(home) + "/lib64/" + file);
-    }
   }
   for (const std::string& name : names) {
     if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;

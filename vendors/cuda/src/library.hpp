@@ -1,24 +1,22 @@
-// NVIDIA's libraries, opened when they are first needed: none is linked, none has to be there.
+// The maker's libraries, opened when they are first needed: none is linked, none has to be there.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "driver.hpp"
+
 namespace cuda {
 
-// One of CUDA's libraries: where it may lie, best first.
-struct Places {
-  const char* key;      // of the setting that names the file; "0" there switches it off
-  const char* soname;   // "libcublas.so."
-  const char* folder;   // of its wheel under nvidia/, for CUDA 12: "cublas"
-  std::vector<const char*> versions;
-};
+// The first of these that opens, or NULL with the reason in `words`. "0" in the setting switches it off.
+void* open_library(const kin::Places& places, std::string* words);
 
-// The library, or NULL with the reason in `words`.
-void* open_library(const Places& places, std::string* words);
-
-// The folder of the library that a function is of.
+// The file that a function is of, its folder, and this vendor's own folder.
+std::string file_of_function(const void* function);
 std::string folder_of(const void* function);
+std::string own_folder();
+// The file of an open library.
+std::string file_of(void* library);
 
 void* symbol_of(void* library, const char* symbol);  // or NULL
 
@@ -30,7 +28,8 @@ void find_symbol(void* library, const char* symbol, T* out, std::string* missing
     *missing = std::string("it has no ") + symbol + ": another version is needed";
 }
 
-// Of CUDA's versions those that the driver is for come first: it takes no code of a later one.
-std::vector<const char*> by_driver(const char* later, const char* earlier);
+// These files as the loader finds them, then in each of these folders; an empty folder is left out.
+std::vector<std::string> files_in(const std::vector<std::string>& files, const std::vector<std::string>& folders);
+std::string environment(const char* name);  // "" where it is not set
 
 }  // namespace cuda

@@ -1,4 +1,4 @@
-// A driver on paper: memory is the host's, copies are done at once, kernels are accepted and not run. With NVRTC it
+// A driver on paper: memory is the host's, copies are done at once, kernels are accepted and not run. With a compiler it
 // shows that every kernel compiles for an architecture where there is no GPU; what a kernel would have written stays 0.
 //
 // It is strict where the driver is: a call without a current context, a handle that is gone or of another device, memory
@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <type_traits>
 
 #include "driver.hpp"
 
@@ -19,9 +20,8 @@ namespace {
 constexpr size_t kMemory = size_t{1} << 34;
 constexpr int kMostDevices = 8;
 
-int g_major = 0, g_minor = 0, g_devices = 1;
-int g_contexts[kMostDevices];  // a context is the address of its element
-thread_local Context t_current = nullptr;
+Paper& g_paper = *new Paper;
+thread_local Context t_current = kNoContext;
 
 // What lives: an allocation's bytes, or 0 for a stream, an event, a module or a function; and whose it is.
 struct Owned {
@@ -33,7 +33,15 @@ auto& g_live = *new std::map<Address, Owned>;
 auto& g_shared = *new std::map<Function, int>;  // of launches, where more than every kernel may have was asked for
 auto& g_captured = *new std::set<Stream>;
 
-Context context_of(DeviceId id) { return reinterpret_cast<Context>(&g_contexts[id]); }
+// A device's number where that stands for a context; else a handle that is made up.
+template <class C>
+C context_of(DeviceId id) {
+  if constexpr (std::is_pointer_v<C>)
+    return reinterpret_cast<C>(static_cast<uintptr_t>(id) + 1);
+  else
+    return id;
+}
+bool has_current() { return t_current != kNoContext; }
 
 template <class T>
 Address address_of(T* handle) {
@@ -49,14 +57,14 @@ Address keep(void* made, size_t bytes) {
 
 template <class T>
 Result create(T** out) {
-  if (!t_current) return kInvalidContext;
+  if (!has_current()) return kInvalidContext;
   *out = reinterpret_cast<T*>(keep(calloc(1, 8), 0));
   return kSuccess;
 }
 
 // Whether a handle is there; `anywhere`: also with another device's context.
 Result use(Address handle, bool anywhere = false) {
-  if (!t_current) return kInvalidContext;
+  if (!has_current()) return kInvalidContext;
   std::lock_guard<std::mutex> lock(g_mutex);
   const auto found = g_live.find(handle);
   if (found == g_live.end()) return kInvalidHandle;
@@ -64,10 +72,20 @@ Result use(Address handle, bool anywhere = false) {
 }
 
 Result end(Address handle) {
-  if (!t_current) return kInvalidContext;
+  if (!has_current()) return kInvalidContext;
   std::lock_guard<std::mutex> lock(g_mutex);
   if (!g_live.erase(handle)) return kInvalidHandle;
   return free(at(handle)), kSuccess;
+}
+
+// Where HIP's properties have the architecture.
+void give_properties([[maybe_unused]] Driver& t) {
+#if defined(CAUSEWAY_KIN_HIP)
+  t.properties_6 = [](void* out, int) {
+    strcpy(static_cast<char*>(out) + kNameInProperties6, g_paper.architecture.c_str());
+    return kSuccess;
+  };
+#endif
 }
 
 // Whether these bytes lie in one allocation.
@@ -82,24 +100,33 @@ bool inside(Address address, size_t bytes) {
   return address + bytes <= start + owned.bytes;
 }
 
-Result error_name(Result result, const char** out) {
-  *out = result == kOutOfMemory      ? "CUDA_ERROR_OUT_OF_MEMORY"
-         : result == kInvalidContext ? "CUDA_ERROR_INVALID_CONTEXT"
-         : result == kInvalidHandle  ? "CUDA_ERROR_INVALID_HANDLE"
-         : result == kInvalidValue   ? "CUDA_ERROR_INVALID_VALUE"
-                                     : "CUDA_ERROR";
-  return kSuccess;
+const char* error_name(Result result) {
+  return result == kOutOfMemory      ? "OUT_OF_MEMORY"
+         : result == kInvalidContext ? "INVALID_CONTEXT"
+         : result == kInvalidHandle  ? "INVALID_HANDLE"
+         : result == kInvalidValue   ? "INVALID_VALUE"
+                                     : "ERROR";
 }
-Result error_text(Result, const char** out) { return *out = "on paper", kSuccess; }
+// As CUDA writes words, or as its kin give them back.
+template <class Table>
+void give_words(Table& t) {
+  if constexpr (std::is_same_v<decltype(t.error_name), Result (*)(Result, const char**)>) {
+    t.error_name = [](Result result, const char** out) { return *out = error_name(result), kSuccess; };
+    t.error_text = [](Result, const char** out) { return *out = "on paper", kSuccess; };
+  } else {
+    t.error_name = error_name;
+    t.error_text = [](Result) { return "on paper"; };
+  }
+}
 
 Result attribute(int* out, int which, DeviceId) {
   switch (which) {
     case kMaxThreadsPerBlock:
       return *out = 1024, kSuccess;
     case kSharedMemoryPerBlock:
-      return *out = 48 << 10, kSuccess;
+      return *out = g_paper.shared_kilobytes << 10, kSuccess;
     case kWarpSize:
-      return *out = 32, kSuccess;
+      return *out = g_paper.wave, kSuccess;
     case kMultiprocessors:
       return *out = 100, kSuccess;
     case kMaxBlockDimX:
@@ -110,16 +137,16 @@ Result attribute(int* out, int which, DeviceId) {
     case kVirtualMemory:
       return *out = 1, kSuccess;
     case kCapabilityMajor:
-      return *out = g_major, kSuccess;
+      return *out = g_paper.major, kSuccess;
     case kCapabilityMinor:
-      return *out = g_minor, kSuccess;
+      return *out = g_paper.minor, kSuccess;
     default:
       return kInvalidValue;
   }
 }
 
 Result alloc(Address* out, size_t bytes) {
-  if (!t_current) return kInvalidContext;
+  if (!has_current()) return kInvalidContext;
   if (!bytes) return kInvalidValue;
   void* found = bytes > kMemory ? nullptr : aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (!found) return kOutOfMemory;
@@ -150,7 +177,7 @@ bool in_pages(Address a, size_t bytes) {
 }
 
 Result reserve(Address* out, size_t bytes, size_t, Address, unsigned long long) {
-  if (!t_current) return kInvalidContext;
+  if (!has_current()) return kInvalidContext;
   void* found = bytes % kPage || bytes > kMemory * 4 ? nullptr : aligned_alloc(kPage, bytes);
   if (!found) return kOutOfMemory;
   std::lock_guard<std::mutex> lock(g_mutex);
@@ -169,7 +196,7 @@ Result address_free(Address a, size_t bytes) {
 }
 
 // One made memory for each mapping, whole pages that have none, as the driver has it.
-Result map(Address a, size_t bytes, size_t, unsigned long long memory, unsigned long long) {
+Result map(Address a, size_t bytes, size_t, MemoryHandle memory, unsigned long long) {
   std::lock_guard<std::mutex> lock(g_mutex);
   if (memory != bytes || !whole_pages(a, bytes) || g_mapped.count(a)) return kInvalidValue;
   return g_mapped[a] = false, kSuccess;
@@ -210,7 +237,8 @@ Result launch(Function f, unsigned gx, unsigned gy, unsigned gz, unsigned x, uns
   if (const Result used = use(address_of(f))) return used;
   if (const Result used = use(address_of(stream))) return used;
   const auto known = g_shared.find(f);
-  const unsigned most = known == g_shared.end() ? 48 << 10 : static_cast<unsigned>(known->second);
+  const auto most = static_cast<unsigned>(known == g_shared.end() ? g_paper.shared_kilobytes << 10 : known->second);
+  if (uint64_t{gx} * x > kMostItems) return kInvalidValue;
   if (!gx || !gy || !gz || gx > 0x7fffffffu || gy > 65535 || gz > 65535 || shared > most) return kInvalidValue;
   if (!x || !y || !z || x > 1024 || y > 1024 || z > 64 || x * y * z > 1024) return kInvalidValue;
   return kSuccess;
@@ -218,34 +246,37 @@ Result launch(Function f, unsigned gx, unsigned gy, unsigned gz, unsigned x, uns
 
 }  // namespace
 
-Driver paper_driver(int major, int minor, int devices) {
-  g_major = major, g_minor = minor, g_devices = devices < kMostDevices ? devices : kMostDevices;
+Driver paper_driver(const Paper& paper) {
+  g_paper = paper;
+  if (g_paper.devices > kMostDevices) g_paper.devices = kMostDevices;
   Driver t;
   t.init = [](unsigned) { return kSuccess; };
   t.driver_version = [](int* out) { return *out = 0, kSuccess; };
-  t.error_name = error_name;
-  t.error_text = error_text;
-  t.device_count = [](int* out) { return *out = g_devices, kSuccess; };
+  give_words(t);
+  give_properties(t);
+  t.device_count = [](int* out) { return *out = g_paper.devices, kSuccess; };
   t.device_get = [](DeviceId* out, int i) { return *out = i, kSuccess; };
   t.device_name = [](char* out, int n, DeviceId) {
-    return snprintf(out, static_cast<size_t>(n), "sm_%d%d on paper", g_major, g_minor), kSuccess;
+    return snprintf(out, static_cast<size_t>(n), "%s on paper", g_paper.architecture.c_str()), kSuccess;
   };
   t.device_memory = [](size_t* out, DeviceId) { return *out = kMemory, kSuccess; };
   t.device_uuid = [](unsigned char*, DeviceId) { return kSuccess; };
   t.attribute = attribute;
-  t.retain = [](Context* out, DeviceId id) { return *out = context_of(id), kSuccess; };
+  t.retain = [](Context* out, DeviceId id) { return *out = context_of<Context>(id), kSuccess; };
   t.set_current = [](Context context) { return t_current = context, kSuccess; };
-  t.synchronize = [] { return t_current ? kSuccess : kInvalidContext; };
-  t.priorities = [](int* low, int* high) { return *low = *high = 0, t_current ? kSuccess : kInvalidContext; };
+  t.synchronize = [] { return has_current() ? kSuccess : kInvalidContext; };
+  t.priorities = [](int* low, int* high) { return *low = *high = 0, has_current() ? kSuccess : kInvalidContext; };
   t.alloc = alloc;
   t.free = [](Address a) { return end(a) == kSuccess ? kSuccess : kInvalidValue; };
-  t.mem_info = [](size_t* left, size_t* all) { return *left = *all = kMemory, t_current ? kSuccess : kInvalidContext; };
+  t.mem_info = [](size_t* left, size_t* all) {
+    return *left = *all = kMemory, has_current() ? kSuccess : kInvalidContext;
+  };
   t.host_alloc = [](void** out, size_t n, unsigned) {
-    if (!t_current) return kInvalidContext;
+    if (!has_current()) return kInvalidContext;
     return *out = malloc(n), *out ? kSuccess : kOutOfMemory;
   };
   t.host_register = [](void* p, size_t bytes, unsigned) {
-    if (!t_current) return kInvalidContext;
+    if (!has_current()) return kInvalidContext;
     std::lock_guard<std::mutex> lock(g_mutex);
     return p && bytes && g_registered.insert(p).second ? kSuccess : kInvalidValue;
   };
@@ -254,7 +285,7 @@ Driver paper_driver(int major, int minor, int devices) {
     return g_registered.erase(p) ? kSuccess : kInvalidValue;
   };
   t.can_access = [](int* out, DeviceId a, DeviceId b) { return *out = a != b, kSuccess; };
-  t.enable_peer = [](Context, unsigned) { return t_current ? kSuccess : kInvalidContext; };
+  t.enable_peer = [](Context, unsigned) { return has_current() ? kSuccess : kInvalidContext; };
   t.bus_id = [](char* out, int n, DeviceId id) {
     return snprintf(out, static_cast<size_t>(n), "0000:%02x:00.0", id + 1), kSuccess;
   };
@@ -286,18 +317,18 @@ Driver paper_driver(int major, int minor, int devices) {
   t.exec_destroy = [](GraphExec g) { return end(address_of(g)); };
   t.reserve = reserve;
   t.address_free = address_free;
-  t.memory_create = [](unsigned long long* out, size_t bytes, const MemoryProperties*, unsigned long long) {
+  t.memory_create = [](MemoryHandle* out, size_t bytes, const MemoryProperties*, unsigned long long) {
     return bytes == kPage ? (*out = bytes, kSuccess) : kInvalidValue;
   };
-  t.memory_release = [](unsigned long long) { return kSuccess; };
+  t.memory_release = [](MemoryHandle) { return kSuccess; };
   t.map = map;
   t.unmap = unmap;
   t.set_access = set_access;
   t.granularity = [](size_t* out, const MemoryProperties*, int) { return *out = kPage, kSuccess; };
-  t.host_free = [](void* p) { return free(p), t_current ? kSuccess : kInvalidContext; };
+  t.host_free = [](void* p) { return free(p), has_current() ? kSuccess : kInvalidContext; };
   t.copy_in = [](Address to, const void* from, size_t n, Stream s) { return copy(at(to), from, n, inside(to, n), s); };
   t.copy_in_now = [](Address to, const void* from, size_t n) {
-    if (!t_current) return kInvalidContext;
+    if (!has_current()) return kInvalidContext;
     if (!inside(to, n)) return kInvalidValue;
     return memcpy(at(to), from, n), kSuccess;
   };
@@ -308,7 +339,7 @@ Driver paper_driver(int major, int minor, int devices) {
   t.copy_across = [](Address to, Context, Address from, Context, size_t n, Stream s) {
     return copy(at(to), at(from), n, inside(to, n) && inside(from, n), s);
   };
-  t.set8 = [](Address to, unsigned char byte, size_t n, Stream s) {
+  t.set8 = [](Address to, auto byte, size_t n, Stream s) {
     if (const Result used = use(address_of(s))) return used;
     if (!inside(to, n)) return kInvalidValue;
     return memset(at(to), byte, n), kSuccess;

@@ -23,7 +23,7 @@ cw_status check_event(const char* entry, cw_event event, Device** device) {
 
 cw_status new_stream(Device& device, int32_t priority, cw_stream_t** out) {
   Stream made = nullptr;
-  TRY(check(cu.stream_create(&made, kStreamNonBlocking, priority), "cuStreamCreateWithPriority"));
+  TRY(check(cu.stream_create(&made, kStreamNonBlocking, priority), symbols.stream_create));
   *out = new cw_stream_t;
   (*out)->device = &device, (*out)->stream = made;
   device.streams.push_back(*out);
@@ -62,10 +62,14 @@ cw_status stream_destroy(int32_t index, cw_stream stream) {
     device->streams.erase(found);
   }
   const Result ended = cu.stream_sync(stream->stream);
-  stream->blas.reset(), stream->dnn.reset();  // before the stream that they were told of
+  stream->blas.reset();
+#ifdef KIN_HAS_DNN
+  stream->dnn.reset();
+#endif
+  // before the stream that they were told of
   cu.stream_destroy(stream->stream);
   delete stream;
-  return check_freed(ended, "cuStreamSynchronize");
+  return check_freed(ended, symbols.stream_sync);
 }
 
 cw_status stream_query(int32_t index, cw_stream handle) {
@@ -73,7 +77,7 @@ cw_status stream_query(int32_t index, cw_stream handle) {
   Stream stream = nullptr;
   TRY(find_device("stream_query", index, &device));
   TRY(find_stream("stream_query", *device, handle, &stream));
-  return check(cu.stream_query(stream), "cuStreamQuery");
+  return check(cu.stream_query(stream), symbols.stream_query);
 }
 
 cw_status stream_sync(int32_t index, cw_stream handle) {
@@ -81,7 +85,7 @@ cw_status stream_sync(int32_t index, cw_stream handle) {
   Stream stream = nullptr;
   TRY(find_device("stream_sync", index, &device));
   TRY(find_stream("stream_sync", *device, handle, &stream));
-  return check(cu.stream_sync(stream), "cuStreamSynchronize");
+  return check(cu.stream_sync(stream), symbols.stream_sync);
 }
 
 cw_status stream_wait(int32_t index, cw_stream handle, cw_event event) {
@@ -90,7 +94,7 @@ cw_status stream_wait(int32_t index, cw_stream handle, cw_event event) {
   if (!event) return fail(CW_INVALID, "stream_wait: the event is NULL");
   TRY(find_device("stream_wait", index, &device));  // the event may be of another device
   TRY(find_stream("stream_wait", *device, handle, &stream));
-  return check(cu.stream_wait(stream, event->event, 0), "cuStreamWaitEvent");
+  return check(cu.stream_wait(stream, event->event, 0), symbols.stream_wait);
 }
 
 cw_status stream_callback(int32_t index, cw_stream handle, void (*function)(void* context), void* context) {
@@ -98,15 +102,15 @@ cw_status stream_callback(int32_t index, cw_stream handle, void (*function)(void
   Stream stream = nullptr;
   TRY(find_device("stream_callback", index, &device));
   TRY(find_stream("stream_callback", *device, handle, &stream));
-  if (!cu.host_function) return fail(CW_UNSUPPORTED, "the driver has no cuLaunchHostFunc");
-  return check(cu.host_function(stream, function, context), "cuLaunchHostFunc");
+  if (!cu.host_function) return fail(CW_UNSUPPORTED, "the driver has no %s", symbols.host_function);
+  return check(cu.host_function(stream, function, context), symbols.host_function);
 }
 
 cw_status event_create(int32_t index, int32_t timing, cw_event* out) {
   Device* device = nullptr;
   TRY(find_device("event_create", index, &device));
   Event made = nullptr;
-  TRY(check(cu.event_create(&made, timing ? 0 : kEventDisableTiming), "cuEventCreate"));
+  TRY(check(cu.event_create(&made, timing ? 0 : kEventDisableTiming), symbols.event_create));
   *out = new cw_event_t{device, made, timing != 0};
   return CW_OK;
 }
@@ -116,7 +120,7 @@ cw_status event_destroy(int32_t, cw_event event) {
   TRY(check_event("event_destroy", event, &device));
   const Result ended = cu.event_destroy(event->event);
   delete event;
-  return check_freed(ended, "cuEventDestroy");
+  return check_freed(ended, symbols.event_destroy);
 }
 
 cw_status event_record(int32_t index, cw_event event, cw_stream handle) {
@@ -126,19 +130,19 @@ cw_status event_record(int32_t index, cw_event event, cw_stream handle) {
   if (device->index != index)
     return fail(CW_INVALID, "event_record: the event is of device %d, the stream of %d", device->index, index);
   TRY(find_stream("event_record", *device, handle, &stream));
-  return check(cu.event_record(event->event, stream), "cuEventRecord");
+  return check(cu.event_record(event->event, stream), symbols.event_record);
 }
 
 cw_status event_query(int32_t, cw_event event) {
   Device* device = nullptr;
   TRY(check_event("event_query", event, &device));
-  return check(cu.event_query(event->event), "cuEventQuery");
+  return check(cu.event_query(event->event), symbols.event_query);
 }
 
 cw_status event_sync(int32_t, cw_event event) {
   Device* device = nullptr;
   TRY(check_event("event_sync", event, &device));
-  return check(cu.event_sync(event->event), "cuEventSynchronize");
+  return check(cu.event_sync(event->event), symbols.event_sync);
 }
 
 cw_status event_elapsed(int32_t, cw_event start, cw_event end, double* ms) {
@@ -147,7 +151,7 @@ cw_status event_elapsed(int32_t, cw_event start, cw_event end, double* ms) {
   TRY(check_event("event_elapsed", end, &device));
   if (!start->timing || !end->timing) return fail(CW_INVALID, "event_elapsed: an event was created without timing");
   float found = 0;
-  TRY(check(cu.event_elapsed(&found, start->event, end->event), "cuEventElapsedTime"));
+  TRY(check(cu.event_elapsed(&found, start->event, end->event), symbols.event_elapsed));
   return *ms = static_cast<double>(found), CW_OK;
 }
 

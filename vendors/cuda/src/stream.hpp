@@ -5,7 +5,9 @@
 
 #include "blas.hpp"
 #include "device.hpp"
+#ifdef KIN_HAS_DNN
 #include "dnn.hpp"
+#endif
 
 struct cw_stream_t {
   cuda::Device* device = nullptr;
@@ -13,7 +15,9 @@ struct cw_stream_t {
   // Libraries' handles are for one thread at a time, and bound to this stream; made when first used.
   std::mutex libraries;
   std::unique_ptr<cuda::BlasStream> blas;
+#ifdef KIN_HAS_DNN
   std::unique_ptr<cuda::DnnStream> dnn;
+#endif
 };
 
 namespace cuda {
