@@ -629,6 +629,9 @@ CHANGED = {
 }
 
 KEPT = {
+    "NCCL next to another vendor's backend": (
+        "ok = torch.distributed.is_nccl_available() or torch.distributed.is_hccl_available()\n"
+    ),
     "a function of the program's that is asked for CUDA's device": (
         "def f(x):\n    if torch.distributed.get_backend() == 'nccl':\n"
         "        x = x.to(get_device('cuda'))\n    return x\n"

@@ -62,6 +62,9 @@ def run(module: Module) -> None:
                           api=use.api)  # fmt: skip
             module.gone.add(id(module.root(use.node)))
             module.done |= {id(use.node), id(choice.body)}
+        elif name == "is_nccl_available" and "hccl" in module.text(statement(use.node)).lower():
+            module.report(RULE, use.node, "portable", "another vendor's backend is asked for too",
+                          tip="Leave it: each is asked for there.")  # fmt: skip
         elif name == "is_nccl_available" and use.call and not module.vendor:
             asks = f"{_distributed(module, use.node)}.is_backend_available"
             quote = module.quote_for(use.call)
