@@ -2066,12 +2066,12 @@ def test_tests_of_kernels_of_tritons_stay(tmp_path: Path) -> None:
     for path, text in {
         "net/__init__.py": "", "net/ops/__init__.py": "", "net/ops/swiglu.py": kernel,
         "net/ops/lora.py": "from .swiglu import f\n", "net/a.py": "", "net/b.py": kernel,
-        "net/c.py": "", "net/d.py": "", "tests/test_a.py": test.format("ops.lora"),
-        "tests/test_b.py": test.format("b"), "tests/test_c.py": test.format("a"),
+        "net/c.py": "", "net/d.py": "", "checks/test_a.py": test.format("ops.lora"),
+        "checks/test_b.py": test.format("b"), "checks/test_c.py": test.format("a"),
     }.items():  # fmt: skip
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    assert [f.path for f in run([tmp_path], Settings()).files if f.changed] == ["tests/test_c.py"]
+    assert [f.path for f in run([tmp_path], Settings()).files if f.changed] == ["checks/test_c.py"]
 
 
 def test_a_tree_that_gives_the_device_of_several_vendors_keeps_the_code_of_each(
