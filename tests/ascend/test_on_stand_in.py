@@ -120,6 +120,42 @@ def test_doctor_says_why_a_chip_has_no_format(on_ascend: Run) -> None:
     assert said.endswith("[]\n")
 
 
+OVERFLOW = """
+import torch
+from causeway import _C
+x = torch.tensor([60000.0, -60000.0, 1.0], dtype=torch.half, device="ascend")
+large = x + x
+print((large).tolist(), (large - large).tolist(), "GradScaler" in _C.vendor_notes())
+w = torch.ones(3, device="ascend", requires_grad=True)
+scaler = torch.amp.GradScaler("ascend", init_scale=4.0)
+optimizer = torch.optim.SGD([w], 1.0)
+scaler.scale((large * w.half()).float().sum()).backward()
+scaler.step(optimizer), scaler.update()
+print(scaler.get_scale())
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, ["[inf, -inf, 2.0] [nan, nan, 0.0] False", "2.0"]),
+        (
+            {"INF_NAN_MODE_FORCE_DISABLE": "1"},
+            ["[65504.0, -65504.0, 2.0] [0.0, 0.0, 0.0] True", "4.0"],
+        ),
+        (
+            {"ASCEND_STAND_IN_SOC": "Ascend910A"},
+            ["[65504.0, -65504.0, 2.0] [0.0, 0.0, 0.0] True", "4.0"],
+        ),
+    ],
+    ids=["infinities", "asked to saturate", "first chips"],
+)
+def test_what_is_too_large_is_an_infinity_where_the_chip_has_them(
+    on_ascend: Run, given: dict[str, str], said: list[str]
+) -> None:
+    assert on_ascend("-c", OVERFLOW, **given).stdout.splitlines() == said
+
+
 def test_a_loss_without_weights_is_kept_with_ones_that_stay(on_ascend: Run, tmp_path: Path) -> None:
     log = {"ASCEND_STAND_IN_CALLS": str(tmp_path / "calls")}
     assert on_ascend(PROGRAMS, "kept_losses", **log).stdout.endswith("equal\n")

@@ -64,6 +64,7 @@ struct BinaryOptions {
   const BinaryOption* options;
   size_t count;
 };
+constexpr int kSaturates = 0, kInfinities = 1;  // aclrtFloatOverflowMode
 constexpr int kBinaryMagic = 2;
 constexpr uint32_t kMagicVectorCore = 0x41415246;
 // dim3
@@ -115,6 +116,7 @@ struct Sides {
   F(ipc_import, aclrtIpcMemImportByKey, (void**, const char*, uint64_t))                       \
   F(ipc_close, aclrtIpcMemClose, (const char*))                                                \
   F(set_option, aclrtSetSysParamOpt, (int, int64_t))                                           \
+  F(set_saturation, aclrtSetDeviceSatMode, (int))                                              \
   F(cann_version, aclsysGetCANNVersion, (int, PackageVersion*))                                \
   F(binary_load, aclrtBinaryLoadFromData, (const void*, size_t, const BinaryOptions*, void**)) \
   F(binary_unload, aclrtBinaryUnLoad, (void*))                                                 \

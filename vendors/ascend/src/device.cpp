@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -105,6 +106,27 @@ cw_status open(Opened** out) {
   return all.status ? fail(all.status, "%s", all.words.c_str()) : CW_OK;
 }
 
+bool begins(const std::string& text, const char* with) { return text.rfind(with, 0) == 0; }
+
+// 310, 310P and 910A: no bfloat16, and saturation instead of infinities.
+bool is_first_generation() {
+  const std::string soc = soc_name();
+  return begins(soc, "Ascend310") ||
+         (begins(soc, "Ascend910") && !begins(soc, "Ascend910B") && !begins(soc, "Ascend910_9"));
+}
+
+// As torch_npu has it.
+bool asks_for_saturation() {
+  const char* asked = getenv("INF_NAN_MODE_FORCE_DISABLE");
+  return asked && strcmp(asked, "1") == 0;
+}
+
+// What is too large for a dtype is an infinity, as torch's GradScaler needs it to find an overflow.
+cw_status choose_overflow() {
+  if (is_first_generation() || !acl.set_saturation) return CW_OK;
+  return check(acl.set_saturation(asks_for_saturation() ? kSaturates : kInfinities), "aclrtSetDeviceSatMode");
+}
+
 thread_local int32_t t_device = -1;
 
 // A device's context is this thread's until another is set; setting it again would count it again.
@@ -115,12 +137,11 @@ cw_status start(Device& device) {
   }
   if (device.started.load(std::memory_order_acquire)) return CW_OK;
   std::lock_guard<std::mutex> lock(device.mutex);
+  TRY(choose_overflow());
   if (!device.default_stream) TRY(new_stream(device, &device.default_stream));
   device.started.store(true, std::memory_order_release);
   return CW_OK;
 }
-
-bool begins(const std::string& text, const char* with) { return text.rfind(with, 0) == 0; }
 
 // 950 needs nothing behind a block; the others write and read up to 32 bytes there.
 uint32_t padding_of(const std::string& soc) { return begins(soc, "Ascend950") ? 0 : 32; }
@@ -139,12 +160,7 @@ std::string soc_name() {
   return name ? name : "";
 }
 
-cw_dtypes computed_dtypes() {
-  const std::string soc = soc_name();
-  const bool first = begins(soc, "Ascend310") ||
-                     (begins(soc, "Ascend910") && !begins(soc, "Ascend910B") && !begins(soc, "Ascend910_9"));
-  return first ? CW_ALL_DTYPES & ~CW_BFLOAT16 : CW_ALL_DTYPES;
-}
+cw_dtypes computed_dtypes() { return is_first_generation() ? CW_ALL_DTYPES & ~CW_BFLOAT16 : CW_ALL_DTYPES; }
 
 cw_status find_device(const char* entry, int32_t index, Device** out) {
   Opened* all = nullptr;
@@ -282,6 +298,10 @@ const char* notes() {
       const std::string version = cann_version(), soc = soc_name();
       line("CANN " + (version.empty() ? "of a version that it does not tell" : version) +
            (soc.empty() ? "" : ", chip " + soc) + ": " + places_of_libraries());
+      if (is_first_generation() || asks_for_saturation())
+        line("a float16 that is too large is 65504 here, not an infinity, and NaN is 0 (" +
+             std::string(is_first_generation() ? "this chip saturates" : "INF_NAN_MODE_FORCE_DISABLE is 1") +
+             "): GradScaler finds no overflow, so scale losses by a fixed number");
     }
     line(operators);
     if (operators.empty()) line(words_for_operators());

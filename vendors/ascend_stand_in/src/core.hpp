@@ -43,6 +43,9 @@ enum : Code {
   kCaptureInvalid = 507903,
 };
 
+// Whether a FLOAT16 that is too large becomes the largest there is, and NaN 0.
+STAND_IN_SHARED bool saturates();
+
 // How often an entry was called, and the faults that are planted in it.
 class STAND_IN_SHARED Site {
  public:

@@ -1,6 +1,7 @@
 // Start and end, devices, contexts and what can be asked of them.
 #include "device.hpp"
 
+#include <atomic>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -358,11 +359,26 @@ ENTRY Code aclrtCtxGetSysParamOpt(int option, int64_t* value) {
   return get_parameter(__func__, option, value);
 }
 
+// A2 and those after it give infinities unless a program asks otherwise; the first chips saturate, and take no mode.
+static bool takes_modes() {
+  const std::string soc = aclrtGetSocName();
+  for (const char* begin : {"Ascend910B", "Ascend910_9", "Ascend950"})
+    if (soc.rfind(begin, 0) == 0) return true;
+  return false;
+}
+
+static std::atomic<bool> asked_to_saturate{false};
+
+namespace stand_in {
+bool saturates() { return !takes_modes() || asked_to_saturate; }
+}  // namespace stand_in
+
 ENTRY Code aclrtSetDeviceSatMode(int mode) {
   CALL();
+  if (Code code = need_context(__func__)) return code;
   if (mode != 0 && mode != 1) return refuse(kInvalidParameter, "aclrtSetDeviceSatMode: %d is no mode", mode);
-  if (mode == 0)
-    return refuse(kUnsupported, "aclrtSetDeviceSatMode: saturation is not modelled, overflow gives Inf and NaN");
+  if (!takes_modes()) return refuse(kUnsupported, "aclrtSetDeviceSatMode: this chip saturates, and has no other mode");
+  asked_to_saturate = mode == 0;
   return kGood;
 }
 

@@ -24,6 +24,12 @@ uint16_t half_bits(float value) {
   return uint16_t(sign | magnitude >> 13);
 }
 
+float within_half(float value) {
+  constexpr float kLargest = 65504;
+  if (std::isnan(value)) return 0;
+  return value > kLargest ? kLargest : value < -kLargest ? -kLargest : value;
+}
+
 float half_value(uint16_t half) {
   int exponent = half >> 10 & 31, fraction = half & 1023;
   float magnitude = exponent == 31 ? (fraction ? NAN : INFINITY)

@@ -327,7 +327,10 @@ void store(const View& view, const std::vector<V>& values) {
       all(put<float, V>);
       break;
     case kHalf:
-      all([](char* at, V value) { put<uint16_t>(at, half_bits(float(value))); });
+      if (stand_in::saturates())
+        all([](char* at, V value) { put<uint16_t>(at, half_bits(within_half(float(value)))); });
+      else
+        all([](char* at, V value) { put<uint16_t>(at, half_bits(float(value))); });
       break;
     case kBfloat16:
       all([](char* at, V value) { put<uint16_t>(at, bfloat_bits(float(value))); });

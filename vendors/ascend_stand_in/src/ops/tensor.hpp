@@ -126,6 +126,8 @@ View view_of(T tensor, const char* what);
 View view_or_none(T tensor);
 
 uint16_t half_bits(float value);
+// In saturation: the nearest number that FLOAT16 has, and 0 for NaN.
+float within_half(float value);
 float half_value(uint16_t bits);
 uint16_t bfloat_bits(float value);
 float bfloat_value(uint16_t bits);
