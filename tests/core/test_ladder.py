@@ -376,7 +376,7 @@ assert y.grad.tolist() == [[4.0] * 4, [1.0] * 4, [1.0] * 4], y.grad
 def asking_vendor(tmp_path_factory: pytest.TempPathFactory) -> str:
     source = Path(__file__).parent / "vendors/asks.c"
     library = tmp_path_factory.mktemp("vendor") / "libcw_asks.so"
-    return str(compile_c(source, library, f"-I{HERE / 'vendors'}"))
+    return str(compile_c(source, library, f"-I{HERE / 'vendors'}", "-DASKS_STORAGE"))
 
 
 def test_a_kernel_gets_what_it_asked_for(run, asking_vendor: str) -> None:

@@ -59,8 +59,8 @@ FUNCTION V exp_down(V x) {
 
 //// forward_vectors
 for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
-#if HELD
-  f32 row[HELD];
+#if WIDENED
+  f32 row[WIDENED];
   const f32* from = row;
   f32* to = row;
   INDEPENDENT

@@ -54,7 +54,7 @@ cw_status softmax(KernelCall& call, const void* data) {
           s.define("ABREAST", 16).define("WIDTH", kWidth);
         if (vectors) s.before(texts::softmax::vectors);
         s.define("LOG", op.log).define("KEEPS", vectors && held ? !op.log : keeps);
-        s.define("HELD", vectors && held ? kHeld : 0);
+        s.define("WIDENED", vectors && held ? kHeld : 0);
         s.define("STRIDE", dense ? "1" : "inner");
         // The gradient takes what it is given for an output, above 0 too.
         s.define("EXP(v)", type != kF32 ? "exp(v)" : op.backward ? "exp_f32(v)" : "exp_down_f32(v)");

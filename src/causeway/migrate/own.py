@@ -116,8 +116,6 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
     beside_k2: set[Path] = set()
     by_rest: dict[tuple[Path, str], list[Path]] = {}
     for path in paths:
-        if of_one := _MODULE.fullmatch(path.stem):
-            by_rest.setdefault((path.parent, of_one[2]), []).append(path)
         name = path.parent.name if path.name == "__init__.py" else path.stem
         if (vendor := path.parent.name) in _FOLDERS:
             folders.setdefault(path.parent.parent, set()).add(vendor)
@@ -133,6 +131,9 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
             functions.add(name)
         with suppress(OSError):
             data = path.read_bytes()
+            # A program may be called after the device that it was tried on.
+            if (of_one := _MODULE.fullmatch(path.stem)) and b"__main__" not in data:
+                by_rest.setdefault((path.parent, of_one[2]), []).append(path)
             imported |= {n.decode() for m in _TYPES.finditer(data) for n in _TYPE.findall(m[1])}
             if _CTRANSLATE2.search(data) and _package(path, root):
                 ctranslate2 = True
@@ -176,7 +177,8 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
         ),
         frozenset(
             path.resolve().relative_to(top).as_posix()
-            for found in by_rest.values() if len(found) > 1
+            for found in by_rest.values()
+            if len(found) > 1 and any(path.stem.startswith("cuda_") for path in found)
             for path in found if path.resolve().is_relative_to(top)
         ),
     )  # fmt: skip

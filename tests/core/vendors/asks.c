@@ -94,6 +94,7 @@ static cw_status neg_lists(const cw_arg* args, int32_t n, cw_stream stream) {
 
 static const cw_host* host;
 
+#ifdef ASKS_STORAGE /* the first abi.h has no host->storage */
 /* aten::cos.out(self, *, out): no cosine, but the bytes before and of the memory that `self` is a part of; minus ones where
  * that is not known. */
 static cw_status storage(const cw_arg* args, int32_t n, cw_stream stream) {
@@ -109,6 +110,7 @@ static cw_status storage(const cw_arg* args, int32_t n, cw_stream stream) {
   const DLTensor other = *args[1].v.tensor; /* no argument of this call */
   return host->storage(&other, &before, &bytes) == CW_INVALID ? CW_OK : refuse("any tensor has a storage");
 }
+#endif
 
 static cw_status op_find(const char* name, cw_op* out) {
   cw_op op = {.struct_size = out->struct_size, .needs = CW_NEEDS_CONTIGUOUS, .dtypes = CW_FLOAT32};
@@ -123,8 +125,10 @@ static cw_status op_find(const char* name, cw_op* out) {
     op.kernel = mul_lists;
   } else if (strcmp(name, "aten::_foreach_neg_") == 0) {
     op.kernel = neg_lists;
+#ifdef ASKS_STORAGE
   } else if (strcmp(name, "aten::cos.out") == 0) {
     op.kernel = storage;
+#endif
   } else {
     return CW_UNSUPPORTED;
   }
