@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import ctypes as C
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import warm
 from causeway.conformance.table import STATUS, Library
+from paper_cases import refused
 
 CAUSEWAY = "import sys; from causeway.cli import app; app(sys.argv[1:])"
-PORTABLE = Path(__file__).parents[1] / "portable"
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 pytestmark = [pytest.mark.process, pytest.mark.once]
-
-
-def refused(which: str, on_paper: dict[str, str], of: str = "cases") -> list[str]:
-    """Cases that do not compile, or that no portable kernel took. Values are not looked at."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")}
-    words = [PORTABLE / f"{of}.py", which, "-" if of == "cases" else "paper"]
-    done = warm.run(words, env=environment | on_paper)
-    lines = done.stdout.splitlines()
-    assert lines, done.stderr
-    assert lines[-1].startswith("cases "), lines
-    return [line for line in lines[:-1] if "are not close" not in line and "not equal" not in line]
 
 
 @pytest.mark.slow

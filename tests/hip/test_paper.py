@@ -5,7 +5,6 @@ what is missing. Nothing here runs on a GPU.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -14,32 +13,19 @@ from pathlib import Path
 
 import pytest
 
-import warm
+from paper_cases import refused
 
 sys.path.insert(0, str(Path(__file__).parent))
 import code_object
 import warps
 
 CAUSEWAY = "import sys; from causeway.cli import app; app(sys.argv[1:])"
-ROOT = Path(__file__).parents[2]
-PORTABLE = ROOT / "tests/portable"
 WAVES = {"gfx90a": 64, "gfx1030": 32}
 GROUP, SHARED = 1024, 64 << 10  # what the vendor tells of a device: items of a group, and its bytes
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Paper = Callable[[str], dict[str, str]]
 
 pytestmark = [pytest.mark.process, pytest.mark.once, pytest.mark.long]
-
-
-def refused(which: str, on_paper: dict[str, str], of: str = "cases") -> list[str]:
-    """Cases that do not compile, or that no portable kernel took. Values are not looked at."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")}
-    words = [PORTABLE / f"{of}.py", which, "-" if of == "cases" else "paper"]
-    done = warm.run(words, env=environment | on_paper)
-    lines = done.stdout.splitlines()
-    assert lines, done.stderr
-    assert lines[-1].startswith("cases "), lines
-    return [line for line in lines[:-1] if "are not close" not in line and "not equal" not in line]
 
 
 def programs(on_paper: dict[str, str]) -> list[tuple[str, bytes]]:

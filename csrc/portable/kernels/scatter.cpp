@@ -291,10 +291,10 @@ cw_status place(KernelCall& call, const Tensor& to, int dim, const Tensor& at, c
     s.define("SKIPS", how.skip >= 0).define("SCALED", how.scaled).define("SETS", how.op == Put::Set);
     s.define("MEAN", how.op == Put::Mean).define("FLOATS", is_float(to.dtype));
     s.define("COMBINED", to.dtype == kBool && how.op == Put::Add ? "old | v" : combine(how.op));
-    if (rows) s.define("BLOCK", "c" + std::to_string(last));
+    s.define("ROWS", rows).define("BLOCK", "c" + std::to_string(last));
   });
-  if (rows) return p.each(shape, at.ndim, texts::scatter::rows, static_cast<double>(count * std::min(row, wide)) * 2);
-  return p.each(shape, at.ndim, texts::scatter::scatter, static_cast<double>(count) * 6);
+  const double cost = rows ? static_cast<double>(std::min(row, wide)) * 2 : 6;
+  return p.each(shape, at.ndim, texts::scatter::scatter, static_cast<double>(count) * cost);
 }
 
 Kernels scatter_kernels() {
