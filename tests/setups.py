@@ -6,8 +6,8 @@ there for their time. The set-ups run tests/device again on other chips, but for
 has each of these alone, `daily` all in fewer runs. `opencl-fine` and `opencl-buffer` run on
 OpenCL's devices, where `make opencl` has put the vendor's package on PYTHONPATH; `vendor` on the
 one that CAUSEWAY_VENDOR names.
-Two processes at a time, a thread each. At the end are the ten slowest; the last line counts all
-that ran.
+Two processes at a time, a thread each. At the end are the ten slowest and what failed; the last
+line counts all that ran.
 """
 
 from __future__ import annotations
@@ -132,6 +132,21 @@ def slowest(names: list[str], count: int = 10) -> list[str]:
     return [f"{s:6.0f} s   {test} ({name})" for s, test, name in sorted(took, reverse=True)[:count]]
 
 
+def failures(names: list[str], lines: int = 12) -> list[str]:
+    """What failed, each test with its set-up and the end of its error: the last part of a long
+    output is what is kept of it."""
+    found = []
+    for name in names:
+        if not (junit := junit_of(name)).exists():
+            continue
+        for case in ElementTree.parse(junit).iter("testcase"):
+            for fault in [*case.iter("failure"), *case.iter("error")]:
+                said = (fault.text or fault.get("message") or "").strip().splitlines()[-lines:]
+                found.append(f"{case.get('classname')}::{case.get('name')} ({name})")
+                found += [f"    {line}" for line in said]
+    return found
+
+
 def main(names: list[str]) -> int:
     if "vendor" in names and not os.environ.get("CAUSEWAY_VENDOR"):
         print("vendor: CAUSEWAY_VENDOR says which, a name or a library's path", file=sys.stderr)
@@ -150,6 +165,8 @@ def main(names: list[str]) -> int:
         text = ", ".join(f"{count} {key}" for key, count in counts.items())
         lines.append(f"{name:16} {time.monotonic() - start:6.0f} s   {text}")
     print("\nThe slowest:\n" + "\n".join(slowest(order)))
+    if failed := failures(order):
+        print("\nFailed:\n" + "\n".join(failed))
     print("\n" + "\n".join(lines))
     print(", ".join(f"{count} {key}" for key, count in total.items()))
     return 1 if total["failed"] else 0
