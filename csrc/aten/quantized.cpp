@@ -1,5 +1,5 @@
-// Layers in integers: `causeway::quantize`, `qlinear` and `qconv`, and at the end `qlinear_weight`. Here are their schemas, what their results are, and the
-// CPU's kernels, which are the reference: a device's kernels give the same bits. That is possible because sums are of
+// Layers in integers: `causeway::quantize`, `qlinear` and `qconv`, `quantize_qlinear`, which is the first two at once, and at the end `qlinear_weight`.
+// Here are their schemas, what their results are, and the CPU's kernels, which are the reference: a device's kernels give the same bits. That is possible because sums are of
 // integers, and each step after them is one IEEE operation on float32, in this order and with no fused ones:
 //
 //   y = float32(sum) * scale[o];  y = y + bias[o];  y = max(y, 0) where `relu`;
@@ -19,6 +19,8 @@
 
 #include <array>
 #include <cmath>
+
+#include "aten/plain.h"
 
 namespace causeway {
 
@@ -293,6 +295,74 @@ Tensor qlinear_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, c
   return out;
 }
 
+// ---- both at once ----------------------------------------------------------------------------------------------------------
+
+// Rows of floating point, quantized and multiplied: what `quantize` and `qlinear` compute one after the other.
+struct Floats {
+  const Tensor& x;
+  const Tensor& inverse;
+  const optional<Tensor>& zero;
+  int64_t low, high;
+  const Tensor& weight;
+  const Tensor& scale;
+  const optional<Tensor>& bias;
+  const optional<Tensor>& taps;
+
+  int64_t axis() const { return x.dim() - 1; }
+};
+
+const auto& quantize_operator() {
+  static const auto handle =
+      c10::Dispatcher::singleton().findSchemaOrThrow("causeway::quantize", "").typed<decltype(quantize_cpu)>();
+  return handle;
+}
+const auto& qlinear_operator() {
+  static const auto handle =
+      c10::Dispatcher::singleton().findSchemaOrThrow("causeway::qlinear", "").typed<decltype(qlinear_cpu)>();
+  return handle;
+}
+
+Tensor one_after_the_other(const Floats& f) {
+  const Tensor q = quantize_operator().call(f.x, f.inverse, f.zero, f.axis(), f.low, f.high, f.weight.scalar_type());
+  return qlinear_operator().call(q, f.weight, f.scale, f.bias, f.taps, 0, false, {}, {}, 0, 0, f.x.scalar_type());
+}
+
+Tensor both_cpu(const Tensor& x, const Tensor& inverse, const optional<Tensor>& zero, int64_t low, int64_t high,
+                const Tensor& weight, const Tensor& scale, const optional<Tensor>& bias, const optional<Tensor>& taps) {
+  TORCH_CHECK(x.dim() >= 1, "causeway::quantize_qlinear: expected rows, but got a tensor without dimensions");
+  return one_after_the_other({x, inverse, zero, low, high, weight, scale, bias, taps});
+}
+
+const auto& both_operator() {
+  static const auto handle =
+      c10::Dispatcher::singleton().findSchemaOrThrow("causeway::quantize_qlinear", "").typed<decltype(both_cpu)>();
+  return handle;
+}
+
+// Where one kernel does both: the vendor's, or the portable one, unless the vendor has its own for one of the parts, or
+// somebody wants to see them: a tracer, or who sends one of them to the host.
+bool in_one_kernel(const Tensor& x) {
+  if (x.device().type() != kDeviceType || !is_plain(x) || in_functorch() || c10::impl::dispatch_mode_enabled())
+    return false;
+  static Operator& both = operator_for(both_operator());
+  static Operator& quantize = operator_for(quantize_operator());
+  static Operator& product = operator_for(qlinear_operator());
+  const int device = x.device().index();
+  const Offers& offers = both.offers().of(device);
+  if (takes(offers.own, x.scalar_type())) return true;
+  if (!portable_serves(both) || !takes(offers.portable_own, x.scalar_type())) return false;
+  for (Operator* part : {&quantize, &product})
+    if (part->forced || part->observed || part->offers().of(device).own.kernel || !portable_serves(*part)) return false;
+  return true;
+}
+
+Tensor linear_in_integers(const Tensor& x, const Tensor& inverse, const optional<Tensor>& zero, int64_t low,
+                          int64_t high, const Tensor& weight, const Tensor& scale, const optional<Tensor>& bias,
+                          const optional<Tensor>& taps) {
+  if (in_one_kernel(x)) return both_operator().call(x, inverse, zero, low, high, weight, scale, bias, taps);
+  return one_after_the_other({x, inverse, zero, low, high, weight, scale, bias, taps});
+}
+
 // ---- qconv ---------------------------------------------------------------------------------------------------------------
 
 struct Space {
@@ -498,6 +568,15 @@ TORCH_LIBRARY(causeway, m) {
       "out_inverse, Tensor? out_zero, int low, int high, ScalarType dtype) -> Tensor",
       {at::Tag::pt2_compliant_tag});
   m.def(
+      "quantize_qlinear(Tensor self, Tensor inverse, Tensor? zero_point, int low, int high, Tensor weight, Tensor "
+      "scale, Tensor? bias, Tensor? taps) -> Tensor",
+      {at::Tag::pt2_compliant_tag});
+  // The same by one kernel or by two, as it is faster.
+  m.def(
+      "linear_in_integers(Tensor self, Tensor inverse, Tensor? zero_point, int low, int high, Tensor weight, Tensor "
+      "scale, Tensor? bias, Tensor? taps) -> Tensor",
+      {at::Tag::pt2_compliant_tag});
+  m.def(
       "qconv(Tensor self, Tensor weight, Tensor scale, Tensor? bias, Tensor? taps, int shift, int[] stride, int[] "
       "padding, int[] dilation, bool transposed, int[] output_padding, int groups, bool relu, Tensor? out_inverse, "
       "Tensor? out_zero, int low, int high, ScalarType dtype) -> Tensor",
@@ -509,13 +588,17 @@ TORCH_LIBRARY(causeway, m) {
 TORCH_LIBRARY_IMPL(causeway, CPU, m) {
   m.impl("quantize", quantize_cpu);
   m.impl("qlinear", qlinear_cpu);
+  m.impl("quantize_qlinear", both_cpu);
   m.impl("qconv", qconv_cpu);
   m.impl("qlinear_weight", weight_cpu);
 }
 
+TORCH_LIBRARY_IMPL(causeway, CompositeImplicitAutograd, m) { m.impl("linear_in_integers", linear_in_integers); }
+
 TORCH_LIBRARY_IMPL(causeway, Meta, m) {
   m.impl("quantize", quantize_meta);
   m.impl("qlinear", qlinear_meta);
+  m.impl("quantize_qlinear", both_cpu);
   m.impl("qconv", qconv_meta);
   m.impl("qlinear_weight", weight_meta);
 }

@@ -1089,6 +1089,7 @@ struct qconv : Operator<1, void(Tensor out, Tensor self, Tensor weight, Tensor s
 struct qlinear : Operator<1, void(Tensor out, Tensor self, Tensor weight, Tensor scale, optional<Tensor> bias, optional<Tensor> taps, int64_t shift, bool relu, optional<Tensor> out_inverse, optional<Tensor> out_zero, int64_t low, int64_t high, Dtype dtype)> { static constexpr const char* name = "causeway::qlinear"; };
 struct qlinear_weight : Operator<1, void(Tensor out, Tensor self, Tensor weight, Tensor scale, optional<Tensor> zero_point, int64_t group, int64_t bits)> { static constexpr const char* name = "causeway::qlinear_weight"; };
 struct quantize : Operator<1, void(Tensor out, Tensor self, Tensor inverse, optional<Tensor> zero_point, int64_t axis, int64_t low, int64_t high, Dtype dtype)> { static constexpr const char* name = "causeway::quantize"; };
+struct quantize_qlinear : Operator<1, void(Tensor out, Tensor self, Tensor inverse, optional<Tensor> zero_point, int64_t low, int64_t high, Tensor weight, Tensor scale, optional<Tensor> bias, optional<Tensor> taps)> { static constexpr const char* name = "causeway::quantize_qlinear"; };
 }  // namespace cw::causeway
 // clang-format on
 #endif  // CAUSEWAY_OPERATORS_HPP

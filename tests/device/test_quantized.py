@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 
 sys.path.append(str(Path(__file__).parents[1] / "quant"))
 
-from random_layers import random_layer, random_numbers
+from random_layers import integers, random_layer, random_numbers
 
 import causeway.quant  # noqa: F401
 
@@ -222,3 +223,60 @@ def test_products_with_signed_halves_and_float8(
         there = OPERATORS.qlinear_weight(x.to(device), weight.to(device), *moved[1:], group, bits)
         assert there[:, 3].isnan().all()
         assert not there[:, 4].isnan().any()
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4])
+def test_rows_of_floats(device: torch.device, rows: int) -> None:
+    """quantize and qlinear at once, in one kernel where rows are few: depths around its vectors,
+    more outputs than it finishes together, an offset, and what is no number.
+    """
+    torch.manual_seed(rows)
+    for kind, depth, outs in (
+        *((torch.int8, depth, 131) for depth in (16, 64, 65, 192, 8256)),
+        *((torch.int8, 64, 1), (torch.int16, 64, 5)),
+    ):
+        low, high = -128 if kind == torch.int8 else -32768, 127 if kind == torch.int8 else 32767
+        weight = integers([outs, depth], kind)
+        zero = torch.tensor([-7], dtype=torch.int32)
+        taps = weight.long().sum(1, keepdim=True) * -7
+        after = (torch.rand(outs) * 1e-3, torch.randn(outs))
+        x = torch.randn(rows, depth)
+        x[0, 0] = float("nan")
+        x[-1, -1] = float("inf")
+        for dtype in (torch.float32, torch.float16):
+            for steps, end in (
+                ((torch.tensor([30.0]), None), None),
+                ((torch.tensor([30.0]), zero), taps),
+                ((torch.tensor([30.0]), zero), taps.int()),
+            ):
+                given = (x.to(dtype), *steps, low, high, weight, *after, end)
+                moved = [a.to(device) if isinstance(a, torch.Tensor) else a for a in given]
+                q = OPERATORS.quantize(given[0], *steps, 1, low, high, kind)
+                rest = (*after, end, 0, False, None, None, 0, 0, dtype)
+                wanted = OPERATORS.qlinear(q, weight, *rest)
+                for operator in (OPERATORS.quantize_qlinear, OPERATORS.linear_in_integers):
+                    assert_same(operator(*given), wanted)
+                    assert_same(operator(*moved), wanted)
+
+
+def test_rows_of_floats_far_from_each_other(device: torch.device) -> None:
+    """Inputs and weights with steps between their elements, and no rows."""
+    torch.manual_seed(0)
+    weight, x = integers([9, 64], torch.int8), torch.randn(2, 64)
+    given = (torch.tensor([30.0]), None, -128, 127)
+    after = (torch.rand(1), None, None)
+    wanted = OPERATORS.linear_in_integers(x, *given, weight, *after)
+    on_device = [a.to(device) if isinstance(a, torch.Tensor) else a for a in (*given, *after)]
+    ways: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
+        lambda t: t.t().contiguous().t(),
+        lambda t: torch.stack([t, t], -1)[..., 0],
+    )
+    for far in ways:
+        for apart in ways:
+            a, b = far(x.to(device)), apart(weight.to(device))
+            got = OPERATORS.linear_in_integers(a, *on_device[:4], b, *on_device[4:])
+            assert_same(got, wanted)
+    none = OPERATORS.linear_in_integers(
+        x[:0].to(device), *on_device[:4], weight.to(device), *on_device[4:]
+    )
+    assert none.shape == (0, 9)

@@ -17,6 +17,7 @@ typedef i32 i32x8 __attribute__((vector_size(32)));
 typedef __m512i i16s;
 typedef __m512i i32s;
 #define LOAD_i16(p) _mm512_loadu_si512(p)
+#define OWN_LOAD_i16 LOAD_i16
 #define LOAD_i8(p) _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)(p)))
 #define LOAD_u8(p) _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i*)(p)))
 #define NO_SUMS _mm512_setzero_si512()
@@ -33,6 +34,7 @@ typedef i32x8 i32s;
 typedef i8 i8x16 __attribute__((vector_size(16), aligned(1)));
 typedef u8 u8x16 __attribute__((vector_size(16), aligned(1)));
 #define LOAD_i16(p) (*(const i16s*)(p))
+#define OWN_LOAD_i16 LOAD_i16
 #define NO_SUMS ((i32s){0})
 #define EIGHT(v) (v)
 #ifdef __AVX2__
@@ -75,6 +77,7 @@ typedef char i8s_anywhere __attribute__((ext_vector_type(32), aligned(1)));
 typedef uchar u8s_anywhere __attribute__((ext_vector_type(32), aligned(1)));
 typedef int16 i32s;
 #define LOAD_i16(p) (*(GLOBAL const i16s_anywhere*)(p))
+#define OWN_LOAD_i16(p) (*(const i16s_anywhere*)(p)) /* of an item's own memory */
 #define LOAD_i8(p) __builtin_convertvector(*(GLOBAL const i8s_anywhere*)(p), i16s)
 #define LOAD_u8(p) __builtin_convertvector(*(GLOBAL const u8s_anywhere*)(p), i16s)
 #ifdef __AVX512VNNI__
@@ -88,6 +91,7 @@ typedef int16 i32s;
 typedef short16 i16s;
 typedef int8 i32s;
 #define LOAD_i16(p) vload16(0, p)
+#define OWN_LOAD_i16 LOAD_i16
 #define LOAD_i8(p) convert_short16(vload16(0, p))
 #define LOAD_u8(p) convert_short16(vload16(0, p))
 #define EIGHT(v) (v)
@@ -118,6 +122,7 @@ typedef int8 i32s;
 #define BYTES 1
 typedef i32 i32x16 __attribute__((vector_size(64)));
 #define BYTES_AT(p) ((i32x16)_mm512_loadu_si512(p))
+#define OWN_BYTES_AT BYTES_AT
 #define FOUR_TIMES(p) ((i32x16)_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)(p))))
 #define SPREAD(x) ((i32x16)_mm512_set1_epi32(x))
 #define LOW_32(a, b) ((i32x16)_mm512_unpacklo_epi32((__m512i)(a), (__m512i)(b)))
@@ -136,6 +141,7 @@ typedef i32 i32x16 __attribute__((vector_size(64)));
 typedef int16 i32x16;
 typedef int i32x16_anywhere __attribute__((ext_vector_type(16), aligned(1)));
 #define BYTES_AT(p) (*(GLOBAL const i32x16_anywhere*)(p))
+#define OWN_BYTES_AT(p) (*(const i32x16_anywhere*)(p)) /* of an item's own memory */
 typedef int i32x4_anywhere __attribute__((ext_vector_type(4), aligned(1)));
 static inline int16 four_times(int4 v) { return (int16)(v, v, v, v); }
 #define FOUR_TIMES(p) four_times(*(GLOBAL const i32x4_anywhere*)(p))
@@ -500,6 +506,54 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
 #endif
   }
 #endif
+}
+
+//// few_floats: A few rows of floating point: each item quantizes them and has some outputs of theirs.
+const idx n0 = u * columns, n1 = outs - n0 < columns ? outs : n0 + columns;
+const f32 by = INVERSE_AT(0), z = ZERO_AT(0);
+#if BYTES
+i8 row[MOST];
+#else
+i16 row[MOST];
+#endif
+for (idx m = 0; m < rows; ++m) {
+  const idx at = m * depth;
+  INDEPENDENT
+  for (idx k = 0; k < depth; ++k) row[k] = (i32)requantized((f32)x(at + k), by, z);
+  for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
+    const idx some = n1 - c0 < COLUMNS ? n1 - c0 : COLUMNS;
+    i32 sums[COLUMNS];
+    for (idx n = 0; n < some; n += 4) {
+      const idx most = some - 1 - n; /* of outputs beyond the last, the last's weights */
+      GLOBAL const i8* w0 = weight_p + (c0 + n) * depth;
+      GLOBAL const i8* w1 = w0 + (most < 1 ? most : 1) * depth;
+      GLOBAL const i8* w2 = w0 + (most < 2 ? most : 2) * depth;
+      GLOBAL const i8* w3 = w0 + (most < 3 ? most : 3) * depth;
+#if BYTES
+      const i32x16 all = SPREAD((i32)0x80808080u);
+      i32x16 s0 = SPREAD(0), s1 = s0, s2 = s0, s3 = s0, t0 = s0, t1 = s0, t2 = s0, t3 = s0;
+      for (idx k = 0; k < depth; k += 64) {
+        const i32x16 v = OF_IMAGE(OWN_BYTES_AT(row + k));
+        const i32x16 b0 = BYTES_AT(w0 + k), b1 = BYTES_AT(w1 + k), b2 = BYTES_AT(w2 + k), b3 = BYTES_AT(w3 + k);
+        ADD_BYTES(s0, v, b0); ADD_BYTES(s1, v, b1); ADD_BYTES(s2, v, b2); ADD_BYTES(s3, v, b3);
+        ADD_BYTES(t0, all, b0); ADD_BYTES(t1, all, b1); ADD_BYTES(t2, all, b2); ADD_BYTES(t3, all, b3);
+      }
+      s0 = four_of(s0 - t0, s1 - t1, s2 - t2, s3 - t3);
+      PUT_FOUR(sums + n, all_of(s0, s0, s0, s0), 0);
+#else
+      i32s s0 = NO_SUMS, s1 = NO_SUMS, s2 = NO_SUMS, s3 = NO_SUMS;
+      for (idx k = 0; k < depth; k += PRODUCTS) {
+        const i16s v = OWN_LOAD_i16(row + k);
+        s0 = DOT(s0, v, LOAD_i8(w0 + k)); s1 = DOT(s1, v, LOAD_i8(w1 + k));
+        s2 = DOT(s2, v, LOAD_i8(w2 + k)); s3 = DOT(s3, v, LOAD_i8(w3 + k));
+      }
+      SUMS(sums + n, 1, EIGHT(s0), EIGHT(s1), EIGHT(s2), EIGHT(s3));
+#endif
+    }
+    const idx to = m * outs;
+    INDEPENDENT
+    for (idx i = 0; i < some; ++i) FINISH(sums[i], whole(c0 + i), c0 + i, to + c0 + i);
+  }
 }
 
 //// flat: a block of elements in a row, which have one scale

@@ -1,4 +1,4 @@
-// Layers in integers: causeway::quantize, qlinear and qconv. Their arithmetic is defined in aten/quantized.cpp, bit for bit.
+// Layers in integers: causeway::quantize, qlinear, qconv, and quantize_qlinear. Their arithmetic is defined in aten/quantized.cpp, bit for bit.
 //
 // The input is first written once more, unless it lies so: with channels beside each other, zeros around it and, for transposed
 // convolutions, between its elements; as int16, or as bytes. Each output is then a sum over segments, rows of the kernel whose taps and channels
@@ -24,26 +24,35 @@ std::string name_of_store(Dtype dtype) {
 
 // ---- quantize ------------------------------------------------------------------------------------------------------------
 
-// out, self, inverse, zero_point, axis, low, high, dtype
-cw_status quantize(KernelCall& call, const void*) {
-  Tensor out, in, inverse, zero;
-  if (!call.tensor(0, &out) || !call.tensor(1, &in) || !call.tensor(2, &inverse) || inverse.dtype != kF32 ||
-      !is_float(in.dtype) || is_float(out.dtype) || size_of(out.dtype) > 2)
-    return CW_UNSUPPORTED;
-  const bool offset = call.tensor(3, &zero);
-  if (!inverse.contiguous() || (offset && (zero.dtype != kI32 || !zero.contiguous()))) return CW_UNSUPPORTED;
-  const int64_t axis = call.integer(4);
-  const bool by_channel = inverse.numel() > 1, zero_by_channel = offset && zero.numel() > 1;
+// The integers that numbers become: their scale and offset, and which there are.
+struct Steps {
+  Tensor inverse, zero;
+  bool has_zero;
+  int64_t low, high;
+  bool by_channel() const { return inverse.numel() > 1; }
+  bool zero_by_channel() const { return has_zero && zero.numel() > 1; }
+};
+
+bool read_steps(KernelCall& call, int inverse, int low, Steps* s) {
+  if (!call.tensor(inverse, &s->inverse) || s->inverse.dtype != kF32 || !s->inverse.contiguous()) return false;
+  s->has_zero = call.tensor(inverse + 1, &s->zero);
+  s->low = call.integer(low), s->high = call.integer(low + 1);
+  return !s->has_zero || (s->zero.dtype == kI32 && s->zero.contiguous());
+}
+
+void add_steps(Program& p, const Steps& s) {
+  p.define("LOW", s.low).define("HIGH", s.high).before(texts::quantized::finish);
+  p.in("inverse", s.inverse.data, kF32);
+  if (s.has_zero) p.in("zero", s.zero.data, kI32);
+  p.define("ZERO_AT(c)", !s.has_zero ? "0.0f" : s.zero_by_channel() ? "(f32)zero(c)" : "(f32)zero(0)");
+  p.define("INVERSE_AT(c)", s.by_channel() ? "inverse(c)" : "inverse(0)");
+}
+
+cw_status quantize_into(KernelCall& call, const Tensor& out, const Tensor& in, const Steps& s, int64_t axis) {
   Program p(call, "quantize");
-  p.define("LOW", call.integer(5))
-      .define("HIGH", call.integer(6))
-      .before(texts::quantized::finish)
-      .define("PUT(i_, v_)", name_of_store(out.dtype));
-  p.in("inverse", inverse.data, kF32);
-  if (offset) p.in("zero", zero.data, kI32);
-  p.define("ZERO_AT(c)", !offset ? "0.0f" : zero_by_channel ? "(f32)zero(c)" : "(f32)zero(0)");
-  p.define("INVERSE_AT(c)", by_channel ? "inverse(c)" : "inverse(0)");
-  if (!by_channel && !zero_by_channel && in.contiguous() && out.contiguous()) {
+  add_steps(p, s);
+  p.define("PUT(i_, v_)", name_of_store(out.dtype));
+  if (!s.by_channel() && !s.zero_by_channel() && in.contiguous() && out.contiguous()) {
     p.out("out", out.data, out.dtype).in("x", in.data, in.dtype);
     const int64_t block = call.device->in_turn() ? 4096 : 1, count = out.numel();
     p.value("count", count).define("BLOCK", block);
@@ -52,6 +61,16 @@ cw_status quantize(KernelCall& call, const void*) {
   const std::string c = out.ndim ? "c" + std::to_string(axis) : "0";
   p.out("out", out).in("x", in);
   return p.each(out, "PUT(out_at, requantized((f32)x(x_at), INVERSE_AT(" + c + "), ZERO_AT(" + c + ")));", 8);
+}
+
+// out, self, inverse, zero_point, axis, low, high, dtype
+cw_status quantize(KernelCall& call, const void*) {
+  Tensor out, in;
+  Steps steps;
+  if (!call.tensor(0, &out) || !call.tensor(1, &in) || !read_steps(call, 2, 5, &steps) || !is_float(in.dtype) ||
+      is_float(out.dtype) || size_of(out.dtype) > 2)
+    return CW_UNSUPPORTED;
+  return quantize_into(call, out, in, steps, call.integer(4));
 }
 
 // ---- what a product consists of ------------------------------------------------------------------------------------------
@@ -86,17 +105,19 @@ bool read_after(KernelCall& call, int at, const Tensor& out, After* a) {
   return is_float(out.dtype) || (inverse && a->inverse.dtype == kF32 && a->inverse.contiguous());
 }
 
-bool read_before(KernelCall& call, Quantized* q, After* a) {
-  if (!call.tensor(1, &q->x) || !call.tensor(2, &q->weight) || !call.tensor(3, &a->scale) || a->scale.dtype != kF32)
+// The input, and from argument `at` on weights, scale, bias and taps.
+bool read_before(KernelCall& call, int at, Quantized* q, After* a) {
+  if (!call.tensor(1, &q->x) || !call.tensor(at, &q->weight) || !call.tensor(at + 1, &a->scale) ||
+      a->scale.dtype != kF32 || !a->scale.contiguous())
     return false;
-  const auto is_8_or_16 = [](Dtype d) { return d == kI8 || d == kU8 || d == kI16; };
-  if (!is_8_or_16(q->x.dtype) || !is_8_or_16(q->weight.dtype) || q->weight.dtype == kU8) return false;
-  a->has_bias = call.tensor(4, &a->bias);
-  a->has_taps = call.tensor(5, &a->taps);
-  a->shift = call.integer(6);
-  if (!a->scale.contiguous() || (a->has_bias && (a->bias.dtype != kF32 || !a->bias.contiguous()))) return false;
+  if (q->weight.dtype != kI8 && q->weight.dtype != kI16) return false;
+  a->has_bias = call.tensor(at + 2, &a->bias);
+  a->has_taps = call.tensor(at + 3, &a->taps);
+  if (a->has_bias && (a->bias.dtype != kF32 || !a->bias.contiguous())) return false;
   return !a->has_taps || ((a->taps.dtype == kI64 || a->taps.dtype == kI32) && a->taps.contiguous());
 }
+
+bool is_8_or_16(Dtype d) { return d == kI8 || d == kU8 || d == kI16; }
 
 // Sums of 8-bit products of so many terms stay within 32 bits.
 bool is_short_sum(const Quantized& q) {
@@ -237,21 +258,28 @@ cw_status add_taps(KernelCall& call, const Quantized& q, const After& a, const v
   return p.run(outputs, texts::quantized::taps, static_cast<double>(q.taps()));
 }
 
+// What a sum is multiplied by, and what is added.
+void add_scale(Program& p, const After& a) {
+  p.in("scale", a.scale.data, kF32).define("SCALE(o)", a.scale.numel() > 1 ? "scale(o)" : "scale(0)");
+  if (a.has_bias) p.in("bias", a.bias.data, kF32);
+  if (a.has_taps) p.value("shift", a.shift);
+  p.define("BIAS", a.has_bias).define("TAPS", a.has_taps).define("RELU", a.relu);
+}
+
 // Parameters that all texts need, and what is done with `sum` of output o at position `row`.
 void add_common(Program& p, const Quantized& q, const After& a, const Image& image, const Weights& w,
                 const void* whole) {
   p.define("LOW", a.low).define("HIGH", a.high).before(texts::quantized::finish);
   p.define("PUT(i_, v_)", name_of_store(q.result.dtype));
   p.out("out", q.result.data, q.result.dtype).in("image", image.data, image.dtype).in("weight", w.data, q.weight.dtype);
-  p.in("scale", a.scale.data, kF32).define("SCALE(o)", a.scale.numel() > 1 ? "scale(o)" : "scale(0)");
-  if (a.has_bias) p.in("bias", a.bias.data, kF32);
-  if (a.has_taps) p.in("taps", a.taps.data, a.taps.dtype).in("whole", whole, a.taps.dtype).value("shift", a.shift);
+  add_scale(p, a);
+  if (a.has_taps) p.in("taps", a.taps.data, a.taps.dtype).in("whole", whole, a.taps.dtype);
   const bool integer = !is_float(q.result.dtype);
   if (integer) p.in("inverse", a.inverse.data, kF32);
   if (integer && a.has_zero) p.in("zero", a.zero.data, kI32);
   p.define("INVERSE(o)", integer && a.inverse.numel() > 1 ? "inverse(o)" : "inverse(0)");
   p.define("ZERO(o)", !integer || !a.has_zero ? "0.0f" : a.zero.numel() > 1 ? "(f32)zero(o)" : "(f32)zero(0)");
-  p.define("BIAS", a.has_bias).define("TAPS", a.has_taps).define("RELU", a.relu).define("INTEGER", integer);
+  p.define("INTEGER", integer);
   p.value("segments", w.segments).value("len", w.length).value("padded", w.padded);
   p.value("groups", q.groups).value("outs", q.out_channels).value("channels", q.in_channels);
   p.value("all_channels", image.channels).value("places", q.places()).value("rows", q.batch * q.places());
@@ -361,20 +389,87 @@ cw_status product(KernelCall& call, const Quantized& q, const After& a) {
   return tiles ? by_tiles(call, q, a, image, weights, whole) : by_elements(call, q, a, image, weights, whole);
 }
 
+// A product of rows: an image of one place each.
+void be_linear(Quantized* q, const Tensor& out) {
+  q->in_channels = q->weight.shape[1], q->out_channels = q->weight.shape[0];
+  q->batch = q->out_channels ? out.numel() / q->out_channels : 0;
+  q->x = dense(q->x.data, q->x.dtype, {q->batch, q->in_channels, 1, 1, 1});
+  q->result = dense(out.data, out.dtype, {q->batch, q->out_channels, 1, 1, 1});
+  q->weight_at[0] = 0, q->weight_at[1] = q->weight.strides[0], q->weight_at[2] = q->weight.strides[1];
+  for (int64_t& s : q->tap_at) s = 0;
+}
+
 // out, self, weight, scale, bias, taps, shift, relu, out_inverse, out_zero, low, high, dtype
 cw_status qlinear(KernelCall& call, const void*) {
   Quantized q;
   After a;
   Tensor out;
-  if (!call.tensor(0, &out) || !out.contiguous() || !read_before(call, &q, &a) || !read_after(call, 7, out, &a) ||
-      !q.x.contiguous() || q.weight.ndim != 2)
+  if (!call.tensor(0, &out) || !out.contiguous() || !read_before(call, 2, &q, &a) || !is_8_or_16(q.x.dtype) ||
+      !read_after(call, 7, out, &a) || !q.x.contiguous() || q.weight.ndim != 2)
     return CW_UNSUPPORTED;
-  q.in_channels = q.weight.shape[1], q.out_channels = q.weight.shape[0];
-  q.batch = q.out_channels ? out.numel() / q.out_channels : 0;
-  q.x = dense(q.x.data, q.x.dtype, {q.batch, q.in_channels, 1, 1, 1});
-  q.result = dense(out.data, out.dtype, {q.batch, q.out_channels, 1, 1, 1});
-  q.weight_at[0] = 0, q.weight_at[1] = q.weight.strides[0], q.weight_at[2] = q.weight.strides[1];
-  for (int64_t& s : q.tap_at) s = 0;
+  a.shift = call.integer(6);
+  be_linear(&q, out);
+  return product(call, q, a);
+}
+
+// The few rows of a token at a time are quantized in the product's kernel, by each item anew: a launch less, where launches
+// are most of the time.
+cw_status few_floats(KernelCall& call, const Quantized& q, const After& a, const Steps& s, bool bytes) {
+  const bool open_cl = call.device->info.language == CW_CODE_OPENCL_C;
+  int64_t most = 64;  // elements that an item keeps: few sizes, so few kernels
+  while (most < q.in_channels) most *= 2;
+  Program p(call, "quantize_qlinear");
+  add_steps(p, s);
+  p.define("PUT(i_, v_)", name_of_store(q.result.dtype));
+  p.out("out", q.result.data, q.result.dtype).in("x", q.x.data, q.x.dtype).in("weight", q.weight.data, kI8);
+  add_scale(p, a);
+  if (a.has_taps) p.in("whole", a.taps.data, a.taps.dtype);
+  p.define("INTEGER", 0).define("TAP", a.has_taps ? name_of(a.taps.dtype) : "i32").define("TURNED", 1);
+  p.define("WIDE", q.in_channels % 32 == 0)
+      .before(open_cl ? texts::quantized::vectors_open_cl : texts::quantized::vectors_c)
+      .before(texts::quantized::sums);
+  if (bytes)
+    p.define("SIGNED", 1)
+        .before(open_cl ? texts::quantized::bytes_open_cl : texts::quantized::bytes_c)
+        .before(texts::quantized::bytes);
+  p.before(texts::quantized::results);
+  const int64_t items = int64_t{call.device->info.compute_units} * 2;
+  const int64_t columns = std::max<int64_t>(32, ((q.out_channels + items - 1) / items + 3) / 4 * 4);
+  p.value("rows", q.batch).value("depth", q.in_channels).value("outs", q.out_channels).value("columns", columns);
+  p.define("MOST", most).define("COLUMNS", 32);
+  return p.run((q.out_channels + columns - 1) / columns, texts::quantized::few_floats,
+               static_cast<double>(q.batch * columns * q.in_channels) / 16);
+}
+
+// out, self, inverse, zero_point, low, high, weight, scale, bias, taps
+cw_status quantize_qlinear(KernelCall& call, const void*) {
+  Quantized q;
+  After a{};
+  Steps steps;
+  Tensor out;
+  if (!call.tensor(0, &out) || !out.contiguous() || !read_before(call, 6, &q, &a) || !read_steps(call, 2, 4, &steps) ||
+      !is_float(q.x.dtype) || !q.x.contiguous() || q.weight.ndim != 2 || out.dtype != q.x.dtype)
+    return CW_UNSUPPORTED;
+  if (out.numel() == 0) return CW_OK;
+  be_linear(&q, out);
+  constexpr int64_t kFew = 3, kMost = 8192;  // rows, and elements of a row on an item's stack
+  const Tensor floats = q.x;
+  const Dtype integer = q.weight.dtype;
+  const bool bytes = call.device->info.flags & CW_CODE_DOT_BYTES;
+  const bool beside = q.weight_at[2] == 1 && (q.out_channels == 1 || q.weight_at[1] == q.in_channels);
+  q.x.dtype = integer;  // as the product is to see it
+  if (call.device->in_turn() && call.device->info.language != CW_CODE_CUDA_C && is_short_sum(q) && q.batch <= kFew &&
+      q.in_channels <= kMost && q.in_channels % (bytes ? kBytes : 16) == 0 && beside && !steps.by_channel() &&
+      !steps.zero_by_channel()) {
+    q.x = floats;
+    return few_floats(call, q, a, steps, bytes);
+  }
+  void* made = nullptr;
+  const int64_t count = q.batch * q.in_channels;
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(count * size_of(integer)), &made));
+  const Tensor flat = dense(made, integer, {q.batch, q.in_channels});
+  TRY(quantize_into(call, flat, dense(floats.data, floats.dtype, {q.batch, q.in_channels}), steps, 1));
+  q.x = dense(made, integer, {q.batch, q.in_channels, 1, 1, 1});
   return product(call, q, a);
 }
 
@@ -397,12 +492,13 @@ cw_status qconv(KernelCall& call, const void*) {
   Quantized q;
   After a;
   Tensor out, weight;
-  if (!call.tensor(0, &out) || !read_before(call, &q, &a) || !read_after(call, 13, out, &a) ||
-      !spatial(out, &q.result) || !spatial(q.weight, &weight))
+  if (!call.tensor(0, &out) || !read_before(call, 2, &q, &a) || !is_8_or_16(q.x.dtype) ||
+      !read_after(call, 13, out, &a) || !spatial(out, &q.result) || !spatial(q.weight, &weight))
     return CW_UNSUPPORTED;
   Tensor x;
   if (!spatial(q.x, &x)) return CW_UNSUPPORTED;
   q.x = x;
+  a.shift = call.integer(6);
   const int dims = out.ndim - 2;
   const auto stride = call.ints(7), padding = call.ints(8), dilation = call.ints(9);
   q.transposed = call.integer(10) != 0;
@@ -430,6 +526,7 @@ Kernels quantized_kernels() {
   constexpr cw_dtypes all = kFloats | kInts;
   return {{"causeway::quantize", quantize, all, E},
           {"causeway::qlinear", qlinear, all, dense},
+          {"causeway::quantize_qlinear", quantize_qlinear, all, dense},
           {"causeway::qconv", qconv, all, E}};
 }
 

@@ -125,6 +125,23 @@ def _linear(dtype: torch.dtype) -> Iterator[Inputs]:
                 yield numbers(*rows, k, dtype=dtype), weight, *before, *after
 
 
+def _floats(dtype: torch.dtype) -> Iterator[Inputs]:
+    if not dtype.is_floating_point or dtype.itemsize == 1:
+        return
+    inverse, zero = torch.tensor([20.0]), torch.tensor([3], dtype=torch.int32)
+    for (*rows, k), n in (((1, 64), 5), ((3, 192), 67), ((2, 2, 33), 7), ((40, 256), 66)):
+        x, bias = numbers(*rows, k, dtype=dtype), numbers(n, dtype=torch.float32, seed=3)
+        scale = numbers(n, dtype=torch.float32, seed=2).abs() / 64 + 0.01
+        wide = numbers(n, 1, dtype=torch.int64, seed=4)
+        for kind in (torch.int8, torch.int16):
+            low, high = ONE_SIDED[kind]
+            weight = numbers(n, k, dtype=kind, seed=1)
+            yield x, inverse, None, -high, high, weight, scale[:1], None, None
+            yield x, inverse, None, -high, high, weight, scale, bias, None
+            for taps in (wide, wide.int()):
+                yield x, inverse, zero, low, high, weight, scale, bias, taps
+
+
 def _convolution(dtype: torch.dtype) -> Iterator[Inputs]:
     # The sizes of an input and a weight; stride, padding, dilation, transposed, output padding,
     # groups.
@@ -171,6 +188,7 @@ OWN: dict[str, Recipe] = {
     "causeway::gru_step_backward": _gru_backward,
     "causeway::quantize": _quantize,
     "causeway::qlinear": _linear,
+    "causeway::quantize_qlinear": _floats,
     "causeway::qconv": _convolution,
     "causeway::qlinear_weight": _packed,
 }

@@ -131,7 +131,8 @@ def operators() -> tuple[Operator, ...]:
     # An operator that is called without a kernel of ours is in the list from then on.
     reached = {name for by in _REACHED for name in facts.reached(by)}
     reached |= {*filter(_has_kernel, _C.operators())}
-    reached |= {name for name in schemas if name.startswith(f"{_NAMESPACES[1]}::")}
+    own = (name for name in schemas if name.startswith(f"{_NAMESPACES[1]}::"))
+    reached |= {name for name in own if not _has(name, _COMPOSITE[:1])}  # a call of others
     for name in sorted(reached & {*schemas}):
         operator = _operator(schemas[name], name)
         if operator is None or (operator.outputs and not _has_shapes(name)):
@@ -187,14 +188,17 @@ def _replace(operator: Operator, **changes: Any) -> Operator:
     return Operator(**{**operator.__dict__, **changes})
 
 
+def _has(name: str, keys: Sequence[str]) -> bool:
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys)
+
+
 def _has_kernel(name: str) -> bool:
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, "CPU"))
+    return _has(name, ["CPU"])
 
 
 def _has_shapes(name: str) -> bool:
     """Whether torch can tell the shapes of the outputs. A fallback is no meta kernel."""
-    keys = ("Meta", *_COMPOSITE)
-    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys)
+    return _has(name, ("Meta", *_COMPOSITE))
 
 
 def _writes(argument: Any) -> bool:

@@ -313,15 +313,18 @@ class QuantizedLayer(Kept):
             )
         low = -self.levels if self.zero is None else -self.levels - 1
         if self.inverse is not None:
-            q = torch.ops.causeway.quantize(
-                x, self.inverse, self.zero, x.dim() - 1, low, self.levels, self.weight.dtype
-            )
-            return self._product(q, self.multiplier, self.taps, 0, x.dtype)
+            return self._of_known_range(x, low)
         inverse, scale = measured(x, self.levels)
         q = torch.ops.causeway.quantize(
             x, inverse, None, x.dim() - 1, low, self.levels, self.weight.dtype
         )
         return self._product(q, scale * self.weight_scale, None, 0, x.dtype)
+
+    def _of_known_range(self, x: torch.Tensor, low: int) -> torch.Tensor:
+        q = torch.ops.causeway.quantize(
+            x, self.inverse, self.zero, x.dim() - 1, low, self.levels, self.weight.dtype
+        )
+        return self._product(q, self.multiplier, self.taps, 0, x.dtype)
 
     # ---- as a module -----------------------------------------------------------------------------
 
@@ -432,6 +435,12 @@ class QuantizedLinear(QuantizedLayer):
         return torch.ops.causeway.qlinear(  # type: ignore[no-any-return]
             *(q, self.weight, multiplier, self.bias, taps, shift, False),
             *(None, None, -self.levels, self.levels, dtype),
+        )
+
+    def _of_known_range(self, x: torch.Tensor, low: int) -> torch.Tensor:
+        return torch.ops.causeway.linear_in_integers(  # type: ignore[no-any-return]
+            *(x, self.inverse, self.zero, low, self.levels),
+            *(self.weight, self.multiplier, self.bias, self.taps),
         )
 
 

@@ -310,12 +310,9 @@ class QuantizedRecurrent(QuantizedWhole):
         assert by is not None
         levels = levels_of(weight.dtype)
         inverse, scale = (1 / scale, scale) if scale.numel() else measured(x, levels)
-        q = torch.ops.causeway.quantize(
-            x, inverse, None, x.dim() - 1, -levels, levels, weight.dtype
-        )
         bias = self._buffers.get(f"bias_{name}")
-        return torch.ops.causeway.qlinear(  # type: ignore[no-any-return]
-            *(q, weight, scale * by, bias, None, 0, False, None, None, -levels, levels, x.dtype)
+        return torch.ops.causeway.linear_in_integers(  # type: ignore[no-any-return]
+            x, inverse, None, -levels, levels, weight, scale * by, bias, None
         )
 
     def extra_repr(self) -> str:
