@@ -376,6 +376,47 @@ def test_its_graphs_run_in_integers(run_python, tmp_path: Path) -> None:
     assert (tmp_path / "net.cw").stat().st_size > 0
 
 
+MEASURED = (
+    GRAPH
+    + """
+torch.manual_seed(0)
+net, x = Net().eval(), torch.randn(4, 3, 16, 16) + 0.5
+graph = prepare_pt2e(
+    torch.export.export(net, (x,)).module(),
+    X86InductorQuantizer().set_global(default(is_dynamic=True)),
+)
+graph(x)
+graph = convert_pt2e(graph)
+low = lower(copy.deepcopy(graph))
+assert (lowered(low).products, lowered(low).left) == (4, ())
+there = copy.deepcopy(low).to(device)
+for y in (x, 3 * torch.randn(4, 3, 16, 16), torch.rand(4, 3, 16, 16) - 5, torch.zeros_like(x)):
+    torch.testing.assert_close(low(y), graph(y), rtol=1e-5, atol=2e-6)
+    got, operators = by_operator(there, y.to(device))
+    assert torch.equal(got.cpu(), low(y))
+mine = sorted(o for o in operators if o.startswith("causeway::"))
+assert mine == ["causeway::qconv"] * 2 + ["causeway::qlinear"] * 2 + ["causeway::quantize"] * 4, mine
+assert "aten::_local_scalar_dense" not in operators  # nobody waits for a range
+torch.testing.assert_close(torch.compile(there)(x.to(device)).cpu(), low(x), rtol=1e-5, atol=2e-6)
+
+# Planted: the zero point of another input, the scale of another channel.
+for name, change in {
+    "taps": lambda b: b["_conv2d_taps"].add_(20),
+    "scale": lambda b: b["_conv2d_1_scale"].copy_(b["_conv2d_1_scale"].roll(1)),
+}.items():
+    wrong = lower(copy.deepcopy(graph))
+    change(dict(wrong.named_buffers()))
+    assert float((wrong(x) - graph(x)).abs().max()) > 1e-4, name
+print("measured")
+"""
+)
+
+
+def test_ranges_that_are_measured_as_inputs_come(run_python) -> None:
+    env = {"CAUSEWAY_SIM_CODE": "1", "CAUSEWAY_POLICY": "error"}  # the host computes nothing
+    assert "measured" in run_python(MEASURED, timeout=280, **env).stdout
+
+
 DYNAMIC = (
     GRAPH
     + """

@@ -2,12 +2,14 @@
 
 Such a graph computes in floating point between `quantize` and `dequantize`. A linear layer or a
 convolution whose input and weight are dequantized becomes `causeway::qlinear` or `causeway::qconv`,
-with the relu and the quantization that follow it. What is left dequantizes and computes in floating
-point, as it stands.
+with the relu and the quantization that follow it. Where a graph measures an input's range as it
+comes, its scale and zero point stay tensors, and nothing waits for them. What is left dequantizes
+and computes in floating point, as it stands.
 """
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,10 +43,11 @@ class _Integers:
     """What a dequantize node makes floating point."""
 
     node: Any
-    scale: torch.Tensor  # float64, [1] or [channels]
+    scale: torch.Tensor  # float64, [1] or [channels]; empty where it is `measured`
     zero: torch.Tensor  # int64
     axis: int
     most: int  # no number is farther from 0
+    measured: tuple[Any, Any] | None = None  # the nodes of the scale and the zero point, [1]
 
 
 def lower(model: torch.fx.GraphModule) -> torch.fx.GraphModule:
@@ -77,7 +80,7 @@ def lower(model: torch.fx.GraphModule) -> torch.fx.GraphModule:
         else:
             left.append(node.name)
     for node in nodes:
-        if node.target is torch.ops.quantized_decomposed.quantize_per_tensor.default:
+        if _kind(node) == "quantize_per_tensor":
             _quantize(model, node)
     chain(model.graph)
     model.graph.eliminate_dead_code()
@@ -123,14 +126,33 @@ def _dequantized(model: torch.fx.GraphModule, node: Any) -> _Integers | None:
         return None
     scale = _constant(model, node.args[1])
     zero = _constant(model, node.args[2])
+    bounds = node.args[4:6] if per_channel else node.args[3:5]
+    if not all(isinstance(n, int) for n in bounds):
+        return None
+    most = max(map(abs, bounds))
+    if _is_measured(node):
+        none = torch.empty(0)
+        return _Integers(node.args[0], none, none, 0, most, (node.args[1], node.args[2]))
     if scale is None or (zero is None and node.args[2] is not None):
         return None
     if zero is None:
         zero = torch.zeros(1)
     axis = int(node.args[3]) if per_channel else 0
-    most = max(abs(int(n)) for n in (node.args[4:6] if per_channel else node.args[3:5]))
     return _Integers(
         node.args[0], scale.double().flatten().cpu(), zero.long().flatten().cpu(), axis, most
+    )
+
+
+def _is_measured(node: Any) -> bool:
+    """Whether its scale and zero point are of the range of what comes, by `choose_qparams`."""
+    one, other = node.args[1:3]
+    return (
+        node.target._overloadname == "tensor"
+        and isinstance(one, torch.fx.Node)
+        and isinstance(other, torch.fx.Node)
+        and one.target is other.target is operator.getitem
+        and one.args[0] is other.args[0]
+        and str(_kind(one.args[0])).startswith("choose_qparams")
     )
 
 
@@ -146,7 +168,9 @@ def _keep(model: torch.fx.GraphModule, node: Any, name: str, value: torch.Tensor
 
 def _product(model: torch.fx.GraphModule, node: Any) -> bool:
     x, w = _dequantized(model, node.args[0]), _dequantized(model, node.args[1])
-    if x is None or w is None or x.scale.numel() != 1 or bool(w.zero.any()):
+    if x is None or w is None or w.measured or bool(w.zero.any()):
+        return False
+    if not x.measured and x.scale.numel() != 1:
         return False
     weight = _constant(model, w.node)
     if weight is None or weight.dtype not in (torch.int8, torch.int16):
@@ -166,8 +190,17 @@ def _product(model: torch.fx.GraphModule, node: Any) -> bool:
         return False
     device, graph = weight.device, model.graph
     with graph.inserting_before(node):
-        multiplier = _keep(model, node, "scale", (x.scale * w.scale).float().to(device))
-        zero, taps = int(x.zero), None
+        zero, taps = 0 if x.measured else int(x.zero), None
+        if x.measured:
+            own = _keep(model, node, "scale", w.scale.float().to(device))
+            multiplier = _call(
+                graph, _aten.mul.Tensor, _cast(graph, x.measured[0], torch.float32), own
+            )
+            sums = _taps(weight, 1, transposed, groups, outs, x.most, x.most)
+            zeros = _cast(graph, x.measured[1], sums.dtype)
+            taps = _call(graph, _aten.mul.Tensor, _keep(model, node, "taps", sums), zeros)
+        else:
+            multiplier = _keep(model, node, "scale", (x.scale * w.scale).float().to(device))
         if zero:
             sums = _taps(weight, zero, transposed, groups, outs, x.most)
             taps = _keep(model, node, "taps", sums)
@@ -184,6 +217,14 @@ def _product(model: torch.fx.GraphModule, node: Any) -> bool:
     node.replace_all_uses_with(made)
     graph.erase_node(node)
     return True
+
+
+def _call(graph: torch.fx.Graph, target: Any, *args: Any) -> torch.fx.Node:
+    return graph.call_function(target, args)
+
+
+def _cast(graph: torch.fx.Graph, node: Any, dtype: torch.dtype) -> torch.fx.Node:
+    return _call(graph, _aten.to.dtype, node, dtype)
 
 
 def _arguments(node: Any) -> dict[str, Any]:
@@ -211,10 +252,16 @@ def _geometry(arguments: dict[str, Any], dims: int, transposed: bool) -> tuple[A
 
 
 def _taps(
-    weight: torch.Tensor, zero: int, transposed: bool, groups: int, outs: int, size: int
+    weight: torch.Tensor,
+    zero: int,
+    transposed: bool,
+    groups: int,
+    outs: int,
+    size: int,
+    times: int = 1,
 ) -> torch.Tensor:
     """What the input's zero point adds to each sum, by tap. No input is farther from 0 than
-    `size`.
+    `size`, and nothing by which this is multiplied later than `times`.
     """
     wide = weight.detach().cpu().long()
     if wide.dim() == 2:
@@ -227,24 +274,35 @@ def _taps(
         by_tap, most = wide.flatten(2).sum(1), wide.flatten(1).abs().sum(1)
     taps = by_tap * zero
     # int32 where no sum goes beyond it.
-    fits = int((most * size).max() + taps.abs().sum(1).max()) < 2**31
+    fits = int((most * size).max() + taps.abs().sum(1).max() * times) < 2**31
     return (taps.int() if fits and weight.dtype == torch.int8 else taps).to(weight.device)
 
 
 def _quantize(model: torch.fx.GraphModule, node: Any) -> None:
     x, scale, zero, low, high, dtype = (*node.args, *node.kwargs.values())[:6]
     value = x.meta.get("val") if isinstance(x, torch.fx.Node) else None
-    if dtype not in (torch.int8, torch.uint8, torch.int16) or not isinstance(scale, float):
+    measured = _is_measured(node)
+    if dtype not in (torch.int8, torch.uint8, torch.int16) or not (
+        measured or isinstance(scale, float)
+    ):
         return
     if isinstance(value, torch.Tensor) and not value.is_floating_point():
         return
+    graph = model.graph
     device = next(model.buffers(), next(model.parameters(), torch.empty(0))).device
-    with model.graph.inserting_before(node):
-        inverse = _keep(model, node, "inverse", torch.tensor([1.0 / scale], device=device))
-        of_zero = torch.tensor([zero], dtype=torch.int32, device=device)
-        zeros = _keep(model, node, "zero", of_zero) if zero else None
+    with graph.inserting_before(node):
+        inverse: Any
+        zeros: Any
+        if measured:
+            inverse = _cast(graph, _call(graph, _aten.reciprocal.default, scale), torch.float32)
+            zeros = _cast(graph, zero, torch.int32)
+            inverse.meta["val"], zeros.meta["val"] = torch.empty(1), torch.empty(1).int()
+        else:
+            inverse = _keep(model, node, "inverse", torch.tensor([1.0 / scale], device=device))
+            of_zero = torch.tensor([zero], dtype=torch.int32, device=device)
+            zeros = _keep(model, node, "zero", of_zero) if zero else None
         args = (x, inverse, zeros, 0, low, high, dtype)
-        made = model.graph.call_function(torch.ops.causeway.quantize.default, args)
+        made = _call(graph, torch.ops.causeway.quantize.default, *args)
     made.meta.update(node.meta)
     node.replace_all_uses_with(made)
-    model.graph.erase_node(node)
+    graph.erase_node(node)
