@@ -6,8 +6,9 @@ there for their time. The set-ups run tests/device again on other chips, but for
 has each of these alone, `daily` all in fewer runs. `opencl-fine` and `opencl-buffer` run on
 OpenCL's devices, where `make opencl` has put the vendor's package on PYTHONPATH; `vendor` on the
 one that CAUSEWAY_VENDOR names.
-Two processes at a time, a thread each. At the end are the ten slowest and what failed; the last
-line counts all that ran.
+Two processes at a time, a thread each. A few tests that fail are run once more, alone: where they
+pass then, what stood beside them was in their way, and they are named. At the end are the ten
+slowest and what failed; the last line counts all that ran.
 """
 
 from __future__ import annotations
@@ -77,35 +78,14 @@ GROUPS = {
     "daily": ["unified-async", "discrete-async-dense", "level-0"],
 }
 Counts = dict[str, int]
+FEW = 5  # failures, of which others may be the reason
 
 
 def junit_of(name: str) -> Path:
     return ROOT / "build" / f"tests-{name}.xml"
 
 
-def run(name: str) -> Counts:
-    """Run pytest for one set-up; give how many tests passed, failed and were skipped."""
-    plan = RUNS[name]
-    junit = junit_of(name)
-    junit.unlink(missing_ok=True)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-n2",
-        "--dist=worksteal",
-        f"--junitxml={junit}",
-    ]
-    if plan.marked:
-        command += ["-m", plan.marked]
-    environment = os.environ | {f"CAUSEWAY_SIM_{key}": value for key, value in plan.sim.items()}
-    environment |= plan.vendor
-    environment |= {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}
-    print(f"--- {name}: {' '.join(plan.tests)} {plan.sim or plan.vendor or ''}", flush=True)
-    status = subprocess.run(
-        [*command, *plan.tests], cwd=ROOT, env=environment, check=False
-    ).returncode
+def counted(junit: Path) -> Counts:
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     if junit.exists():
         for suite in ElementTree.parse(junit).iter("testsuite"):
@@ -114,11 +94,61 @@ def run(name: str) -> Counts:
             counts["passed"] += tests - skipped - failed
             counts["failed"] += failed
             counts["skipped"] += skipped
+    return counts
+
+
+def failures(junit: Path, name: str, lines: int = 12) -> list[str]:
+    """What failed, each test with its set-up and the end of its error: the last part of a long
+    output is what is kept of it."""
+    found = []
+    for case in ElementTree.parse(junit).iter("testcase") if junit.exists() else ():
+        for fault in [*case.iter("failure"), *case.iter("error")]:
+            said = (fault.text or fault.get("message") or "").strip().splitlines()[-lines:]
+            found.append(f"{case.get('classname')}::{case.get('name')} ({name})")
+            found += [f"    {line}" for line in said]
+    return found
+
+
+@dataclass
+class Result:
+    counts: Counts
+    failed: list[str]  # lines, as of `failures`
+    alone: list[str] = field(default_factory=list)  # of those that pass alone
+
+
+def run(name: str) -> Result:
+    """Run pytest for one set-up."""
+    plan = RUNS[name]
+    command = [sys.executable, "-m", "pytest", "-q"]
+    if plan.marked:
+        command += ["-m", plan.marked]
+    environment = os.environ | {f"CAUSEWAY_SIM_{key}": value for key, value in plan.sim.items()}
+    environment |= plan.vendor
+    environment |= {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}
+    print(f"--- {name}: {' '.join(plan.tests)} {plan.sim or plan.vendor or ''}", flush=True)
+
+    def pytest(junit: Path, *options: str) -> tuple[int, Counts]:
+        junit.unlink(missing_ok=True)
+        given = [*command, *options, f"--junitxml={junit}", *plan.tests]
+        status = subprocess.run(given, cwd=ROOT, env=environment, check=False).returncode
+        return status, counted(junit)
+
+    junit = junit_of(name)
+    status, counts = pytest(junit, "-n2", "--dist=worksteal")
+    result = Result(counts, failures(junit, name))
+    if 0 < counts["failed"] <= FEW:
+        junit = junit_of(f"{name}-alone")
+        again, alone = pytest(junit, "--last-failed", "--last-failed-no-failures=none")
+        if alone["passed"] + alone["failed"] == counts["failed"]:  # it ran what failed
+            still = failures(junit, name)
+            status, result.alone, result.failed = again, result.failed, still
+            counts["passed"] += alone["passed"]
+            counts["failed"] = alone["failed"]
     if status != 0 and counts["failed"] == 0:
         counts["failed"] = (
             1  # pytest itself failed: nothing collected, a worker died, a wrong option
         )
-    return counts
+    return result
 
 
 def slowest(names: list[str], count: int = 10) -> list[str]:
@@ -132,21 +162,6 @@ def slowest(names: list[str], count: int = 10) -> list[str]:
     return [f"{s:6.0f} s   {test} ({name})" for s, test, name in sorted(took, reverse=True)[:count]]
 
 
-def failures(names: list[str], lines: int = 12) -> list[str]:
-    """What failed, each test with its set-up and the end of its error: the last part of a long
-    output is what is kept of it."""
-    found = []
-    for name in names:
-        if not (junit := junit_of(name)).exists():
-            continue
-        for case in ElementTree.parse(junit).iter("testcase"):
-            for fault in [*case.iter("failure"), *case.iter("error")]:
-                said = (fault.text or fault.get("message") or "").strip().splitlines()[-lines:]
-                found.append(f"{case.get('classname')}::{case.get('name')} ({name})")
-                found += [f"    {line}" for line in said]
-    return found
-
-
 def main(names: list[str]) -> int:
     if "vendor" in names and not os.environ.get("CAUSEWAY_VENDOR"):
         print("vendor: CAUSEWAY_VENDOR says which, a name or a library's path", file=sys.stderr)
@@ -156,16 +171,22 @@ def main(names: list[str]) -> int:
     if unknown or not order:
         print(f"usage: setups.py {' | '.join([*RUNS, *GROUPS])}", file=sys.stderr)
         return 2
+    failed: list[str] = []
+    alone: list[str] = []
     lines, total = [], {"passed": 0, "failed": 0, "skipped": 0}
     for name in order:
         start = time.monotonic()
-        counts = run(name)
-        for key, count in counts.items():
+        result = run(name)
+        failed += result.failed
+        alone += result.alone
+        for key, count in result.counts.items():
             total[key] += count
-        text = ", ".join(f"{count} {key}" for key, count in counts.items())
+        text = ", ".join(f"{count} {key}" for key, count in result.counts.items())
         lines.append(f"{name:16} {time.monotonic() - start:6.0f} s   {text}")
     print("\nThe slowest:\n" + "\n".join(slowest(order)))
-    if failed := failures(order):
+    if alone:
+        print("\nFailed beside other tests, and run once more alone:\n" + "\n".join(alone))
+    if failed:
         print("\nFailed:\n" + "\n".join(failed))
     print("\n" + "\n".join(lines))
     print(", ".join(f"{count} {key}" for key, count in total.items()))
