@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes as C
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -98,6 +99,24 @@ def test_a_device_newer_than_the_compiler_gets_ptx(
     given["paper"] = "sm_90"
     built(Library(str(nvidia_library), given.get))
     assert any(b"\x7fELF" in p.read_bytes() for p in tmp_path.iterdir())
+
+
+BYTES = """
+import torch, causeway.quant
+rest = (None, None, 0, False, None, None, 0, 0, torch.float32)
+one, weight = torch.ones(1, device="nvidia"), torch.ones(8, 32, dtype=torch.int8, device="nvidia")
+for dtype in (torch.int8, torch.uint8):
+    x = torch.ones(4, 32, dtype=dtype, device="nvidia")
+    torch.ops.causeway.qlinear(x, weight, one, *rest)
+"""
+
+
+def test_products_of_bytes_are_the_chips_own_instructions(
+    run_python: Run, on_paper: dict[str, str]
+) -> None:
+    run_python(BYTES, **on_paper | {"CAUSEWAY_NVIDIA_PAPER": "sm_999"})  # whose PTX is kept
+    kept = b"".join(p.read_bytes() for p in Path(on_paper["CAUSEWAY_NVIDIA_CACHE"]).iterdir())
+    assert {b"dp4a.s32.s32", b"dp4a.u32.s32"} <= {*re.findall(rb"dp4a\.\w+\.\w+", kept)}
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,7 @@ class Kernel(NamedTuple):
 
 def kernels(elf: bytes) -> list[Kernel]:
     """The kernels of one program."""
-    (at,) = struct.unpack_from("<Q", elf, 40)
-    (count,) = struct.unpack_from("<H", elf, 60)
-    sections = [struct.unpack_from("<IIQQQQIIQQ", elf, at + 64 * i) for i in range(count)]
+    sections = _sections(elf)
     found = []
     for kind, link, offset, size in ((s[1], s[6], s[4], s[5]) for s in sections):
         if kind != 11:  # SHT_DYNSYM
@@ -43,6 +41,20 @@ def kernels(elf: bytes) -> list[Kernel]:
                 wave = 32 if properties & WAVE_OF_32 else 64
                 found.append(Kernel(name.removesuffix(".kd"), wave, shared, frame, _items(elf)))
     return found
+
+
+def code(elf: bytes) -> memoryview:
+    """The words of its instructions, with what they take beside them."""
+    for _, _, flags, _, offset, size, *_ in _sections(elf):
+        if flags & 4:  # SHF_EXECINSTR
+            return memoryview(elf[offset : offset + size // 4 * 4]).cast("I")
+    raise AssertionError("a program without instructions")
+
+
+def _sections(elf: bytes) -> list[tuple[int, ...]]:
+    (at,) = struct.unpack_from("<Q", elf, 40)
+    (count,) = struct.unpack_from("<H", elf, 60)
+    return [struct.unpack_from("<IIQQQQIIQQ", elf, at + 64 * i) for i in range(count)]
 
 
 def _items(elf: bytes) -> int:

@@ -209,3 +209,28 @@ def test_an_architecture_that_is_none_has_words(
 ) -> None:
     env = {"CAUSEWAY_VENDOR": str(amd_library), "CAUSEWAY_AMD_PAPER": asked}
     assert "expected an architecture, as gfx90a" in run_python(ONES, status=1, **env).stderr
+
+
+BYTES = """
+import torch, causeway.quant
+one, weight = torch.ones(1, device="amd"), torch.ones(8, 32, dtype=torch.int8, device="amd")
+rest = (None, None, 0, False, None, None, 0, 0, torch.float32)
+for dtype in (torch.int8, torch.uint8):
+    torch.ops.causeway.qlinear(torch.ones(4, 32, dtype=dtype, device="amd"), weight, one, *rest)
+"""
+# The opcode of v_dot4c_i32_i8, the upper seven bits of its word. gfx900 has no such instruction.
+DOT_FOUR = {"gfx90a": 0x39, "gfx900": None}
+
+
+@pytest.mark.parametrize("architecture", DOT_FOUR)
+def test_products_of_bytes_are_the_chips_own_instruction_where_it_has_one(
+    run_python: Run, on_paper: Paper, architecture: str
+) -> None:
+    env, opcode = on_paper(architecture), DOT_FOUR[architecture]
+    run_python(BYTES, new=True, **env)
+    found = {}
+    for source, binary in programs(env):
+        if "DOT_FOUR" in source:
+            words = code_object.code(binary)
+            found["#define SIGNED 1" in source] = any(word >> 25 == opcode for word in words)
+    assert found == {True: opcode is not None, False: False}

@@ -1,4 +1,4 @@
-/* For libFuzzer (`make fuzz`): a file of a model, of weights, or of several targets as it is, and with its sums made right, so that what comes after them is reached. */
+/* For libFuzzer (`make fuzz`), and one file after the other where FILES is defined: a file of a model, of weights, or of several targets as it is, and with its sums made right, so that what comes after them is reached. */
 #include "reads.h"
 
 static void try(const unsigned char* data, size_t bytes, int again) {
@@ -25,3 +25,17 @@ int LLVMFuzzerTestOneInput(const unsigned char* data, size_t bytes) {
   try(data, bytes, 1);
   return 0;
 }
+
+#ifdef FILES
+int main(int argc, char** argv) {
+  static unsigned char whole[1 << 16];
+  for (int i = 1; i < argc; ++i) {
+    FILE* f = fopen(argv[i], "rb");
+    if (!f) return 2;
+    const size_t bytes = fread(whole, 1, sizeof whole, f);
+    fclose(f);
+    LLVMFuzzerTestOneInput(whole, bytes);
+  }
+  return 0;
+}
+#endif

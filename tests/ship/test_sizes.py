@@ -10,6 +10,7 @@ import re
 import struct
 import subprocess
 import sys
+import tarfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -419,11 +420,11 @@ def _damage(check: Path, out: Path) -> None:
     _build(Path(__file__).parent / "damage.c", check, out)
 
 
-def _build(program: Path, check: Path, out: Path) -> None:
+def _build(program: Path, check: Path, out: Path, *more: str) -> None:
     folders = [ROOT / "run", ROOT / "include", Path(__file__).parent]
     includes = [word for folder in folders for word in ("-I", folder)]
     built = subprocess.run(
-        ["cc", *SANITIZERS, *includes, program, check, "-o", out],
+        ["cc", *SANITIZERS, *more, *includes, program, check, "-o", out],
         capture_output=True,
         text=True,
         check=False,
@@ -498,6 +499,42 @@ def _must_be_found(there: str, instead: str, file: Path, tmp_path: Path) -> None
     (tmp_path / "check.c").write_text(whole.replace(there, instead))
     _damage(tmp_path / "check.c", tmp_path / "damage")
     assert _run_damage(tmp_path / "damage", file, 20000).returncode != 0
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """What `make fuzz` found worth keeping: inputs that each reach something else."""
+    folder = tmp_path_factory.mktemp("corpus")
+    with tarfile.open(Path(__file__).with_name("corpus.tar.xz")) as files:
+        files.extractall(folder, filter="data")
+    return sorted(path for path in folder.iterdir() if path.is_file())
+
+
+def _read_corpus(check: Path, corpus: list[Path], out: Path) -> subprocess.CompletedProcess[str]:
+    _build(Path(__file__).parent / "fuzz.c", check, out, "-DFILES")
+    return subprocess.run([out, *corpus], capture_output=True, text=True, check=False)
+
+
+def test_what_a_fuzzer_found_is_refused_or_right(corpus: list[Path], tmp_path: Path) -> None:
+    assert len(corpus) > 100
+    done = _read_corpus(ROOT / "run/check.c", corpus, tmp_path / "fuzz")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        "!within(b->place, b->bytes, f->n_made)",
+        "!stays_inside(f->strings + f->elsewhere->name)",
+        "low < 0 || (uint64_t)high > f->buffers[a->of].bytes",
+    ],
+)
+def test_what_a_fuzzer_found_finds_a_check_that_is_left_out(
+    corpus: list[Path], there: str, tmp_path: Path
+) -> None:
+    whole = (ROOT / "run/check.c").read_text()
+    (tmp_path / "check.c").write_text(whole.replace(there, "0"))
+    assert _read_corpus(tmp_path / "check.c", corpus, tmp_path / "fuzz").returncode != 0
 
 
 def test_a_small_file_is_refused_where_it_is_cut_at_any_byte(small: Path, tmp_path: Path) -> None:

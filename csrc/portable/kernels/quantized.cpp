@@ -185,8 +185,9 @@ cw_status write_image(KernelCall& call, const Quantized& q, Dtype dtype, bool in
 
 // ---- weights of [group, output, segment, element] ------------------------------------------------------------------------
 
-// How products are cut: each output by itself, tiles of int16 or of bytes; where these have many rows, their weights packed.
-enum class Cuts : uint8_t { elements, pairs, bytes, packed };
+// How products are cut: each output by itself, its bytes one by one or by fours; tiles of int16 or of bytes; where these have
+// many rows, their weights packed.
+enum class Cuts : uint8_t { elements, fours, pairs, bytes, packed };
 
 struct Weights {
   const void* data = nullptr;
@@ -202,7 +203,7 @@ int64_t packs(const Quantized& q) { return (q.out_channels + kPack - 1) / kPack;
 
 cw_status order_weights(KernelCall& call, const Quantized& q, Cuts cuts, Weights* w) {
   const bool rows = whole_rows(q);
-  const int64_t whole = cuts == Cuts::elements ? 1 : cuts == Cuts::bytes ? kBytes : 16;
+  const int64_t whole = cuts == Cuts::elements ? 1 : cuts == Cuts::fours ? 4 : cuts == Cuts::bytes ? kBytes : 16;
   w->cuts = cuts;
   w->segments = rows ? q.kernel[0] * q.kernel[1] : q.taps();
   w->length = rows ? q.kernel[2] * q.in_channels : q.in_channels;
@@ -304,6 +305,9 @@ cw_status by_elements(KernelCall& call, const Quantized& q, const After& a, cons
   Program p(call, "quantized_elements");
   add_common(p, q, a, image, w, whole);
   p.define("A", is_short_sum(q) ? "i32" : "i64");
+  const bool fours = w.cuts == Cuts::fours;
+  p.define("FOURS", fours).define("SIGNED", image.dtype == kI8);
+  if (fours) p.before(texts::quantized::fours);
   return p.run(q.batch * q.places() * q.groups * q.out_channels, texts::quantized::elements,
                static_cast<double>(q.depth()));
 }
@@ -372,6 +376,12 @@ Cuts cuts_of_bytes(const Quantized& q) {
   return rows >= kFew && (rows >= q.depth() || length % kBytes != 0) ? Cuts::packed : Cuts::bytes;
 }
 
+// Whether all that fours of bytes are read from lies at multiples of four: channels do, and what is in place as it is given.
+bool by_fours(const Quantized& q) {
+  const auto aligned = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 4 == 0; };
+  return is_short_sum(q) && q.in_channels % 4 == 0 && aligned(q.x.data) && aligned(q.weight.data);
+}
+
 cw_status product(KernelCall& call, const Quantized& q, const After& a) {
   if (q.result.numel() == 0) return CW_OK;
   const bool cpu = call.device->in_turn() && call.device->info.language != CW_CODE_CUDA_C && is_short_sum(q);
@@ -380,9 +390,10 @@ cw_status product(KernelCall& call, const Quantized& q, const After& a) {
   Image image;
   Weights weights;
   const bool bytes = tiles && call.device->info.flags & CW_CODE_DOT_BYTES;
-  const Cuts cuts = bytes ? cuts_of_bytes(q) : tiles ? Cuts::pairs : Cuts::elements;
+  const bool fours = !cpu && by_fours(q);
+  const Cuts cuts = bytes ? cuts_of_bytes(q) : tiles ? Cuts::pairs : fours ? Cuts::fours : Cuts::elements;
   TRY(order_weights(call, q, cuts, &weights));
-  TRY(write_image(call, q, bytes ? q.x.dtype : kI16, weights.padded == weights.length, &image));
+  TRY(write_image(call, q, bytes || fours ? q.x.dtype : kI16, weights.padded == weights.length, &image));
   const void* whole = nullptr;
   TRY(add_taps(call, q, a, &whole));
   if (depth) return by_depth(call, q, a, image, weights, whole);
