@@ -11,7 +11,7 @@ import pytest
 from causeway import vendor
 from causeway.conformance import abi, entries
 from causeway.conformance.chip import HOST, MIB, Chip, Skipped
-from causeway.conformance.table import Library
+from causeway.conformance.table import Library, TableError
 
 FAILED = 5
 
@@ -399,3 +399,26 @@ def test_a_graph_that_is_not_one_is_found(plant: Callable[[Any], None], words: s
     )
     assert answer.state == "failed"
     assert words in f"{answer.expected} {answer.came}"
+
+
+def test_a_kernel_gets_a_buffer_for_each_request() -> None:
+    """And the next kernel the same ones: work on a stream is ordered."""
+    library = chip().library
+
+    def ask(bytes_: int) -> int:
+        place = C.c_void_p()
+        assert library.host.scratch(0, None, bytes_, C.byref(place)) == 0
+        assert place.value is not None
+        return place.value
+
+    def begin() -> None:
+        with pytest.raises(TableError):
+            library.run("no::operator")
+
+    first, second = ask(1000), ask(100)
+    assert abs(first - second) >= 1000
+    begin()
+    assert (ask(1000), ask(100)) == (first, second)
+    begin()
+    larger = ask(5000)
+    assert abs(larger - ask(100)) >= 5000

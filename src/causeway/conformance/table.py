@@ -303,7 +303,8 @@ class Library:
         self.resized: list[tuple[int, ...]] = []
         # What answers a kernel that asks for a tensor's form (layout.v1); None: there is none.
         self.packed: Callable[[Any, int, int | None, Any], int] | None = None
-        self._scratch: dict[tuple[int, int], tuple[int, int]] = {}
+        self._scratch: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self._requests = 0  # of the kernel that runs
         self.host = Host(
             C.sizeof(Host), 1, Scratch(self._give_scratch), Resize(self._resize),
             Setting(self._give_setting),
@@ -421,6 +422,7 @@ class Library:
         """Put an operator on the stream. Arguments in the contract's order: outputs first."""
         if self.offers("bind"):
             self.call("bind", device)
+        self._requests = 0
         status = self.find(name).kernel(arguments(args), len(args), stream)
         if status != 0:
             raise TableError(status, self.words())
@@ -433,14 +435,17 @@ class Library:
         return C.cast(self._texts[key], ptr).value
 
     def _give_scratch(self, device: int, stream: int | None, bytes: int, result: Any) -> int:
-        # As the core does: a buffer per stream, used again since work on a stream is ordered.
-        address, size = self._scratch.get((device, stream or 0), (0, 0))
+        # A buffer for each request of a kernel; the next kernel gets the same ones, since work on a
+        # stream is ordered.
+        key = (device, stream or 0, self._requests)
+        self._requests += 1
+        address, size = self._scratch.get(key, (0, 0))
         if size < bytes:
             self.sync(device)
             if address:
                 self.free(address, device)
             address, size = self.alloc(bytes, device), bytes
-            self._scratch[(device, stream or 0)] = address, size
+            self._scratch[key] = address, size
         result[0] = address
         return 0
 
