@@ -219,15 +219,19 @@ examples: build ## a model as a file, run from C, C++ and Python without torch: 
 	@for who in c c++ python; do cmp $(SHIP)/torch.txt $(SHIP)/$$who.txt || exit 1; done
 	@cat $(SHIP)/torch.txt && echo "torch, C, C++ and Python without torch print the same"
 
-# FUZZ_SECONDS=3600 is an hour. What it found lies in build/fuzz as crash-*; new inputs stay in build/fuzz/corpus.
+# FUZZ_SECONDS=3600 is an hour. What it found lies in build/fuzz as crash-*. It begins with what earlier runs found worth keeping,
+# which tests/ship reads too; the smallest set of inputs that reaches as much is in build/fuzz/corpus.tar.xz, to be copied there.
 FUZZ := build/fuzz
 FUZZ_SECONDS ?= 60
 fuzz: build ## the checks of model files under libFuzzer and sanitizers; needs clang
 	@command -v clang > /dev/null || { echo "make fuzz needs clang with libFuzzer: apt-get install clang libclang-rt-14-dev"; exit 1; }
-	@mkdir -p $(FUZZ)/corpus
+	@mkdir -p $(FUZZ)/corpus && rm -rf $(FUZZ)/smallest && mkdir $(FUZZ)/smallest
 	$(PY) tests/ship/small.py $(FUZZ)/corpus
+	tar -xJf tests/ship/corpus.tar.xz -C $(FUZZ)/corpus
 	clang -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I run -I include tests/ship/fuzz.c run/check.c -o $(FUZZ)/fuzz
 	$(FUZZ)/fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=32768 -timeout=10 -print_final_stats=1 -artifact_prefix=$(FUZZ)/ $(FUZZ)/corpus
+	$(FUZZ)/fuzz -merge=1 -max_len=32768 $(FUZZ)/smallest $(FUZZ)/corpus 2> $(FUZZ)/merge.log
+	tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cJf $(FUZZ)/corpus.tar.xz -C $(FUZZ)/smallest .
 
 fast: build ## what can be tested in under a minute
 	$(PY) tests/setups.py fast
