@@ -23,6 +23,7 @@
 
 #include "aten/plain.h"
 #include "ladder/observe.h"
+#include "portable/device.h"
 
 namespace causeway {
 
@@ -87,7 +88,65 @@ void gru_step_backward(const Tensor& gates, const Tensor& hidden_n, const Tensor
   grad_h.copy_(dh * z);
 }
 
+// Of lstm_steps and its gradient: states are [batch, hidden], `each` is [steps, batch, hidden].
+void check_steps(const Tensor& gates, const Tensor& of_hidden, at::TensorList states, at::TensorList each) {
+  const bool dims = gates.dim() == 3 && of_hidden.dim() == 2;
+  const int64_t hidden = dims ? of_hidden.size(1) : 0;
+  TORCH_CHECK(
+      dims && of_hidden.size(0) == 4 * hidden && gates.size(2) == 4 * hidden,
+      "causeway::lstm_steps: gates are [steps, batch, 4 * hidden] and the weight [4 * hidden, hidden], but got ",
+      gates.sizes(), " and ", of_hidden.sizes());
+  for (const Tensor& t : states)
+    TORCH_CHECK(t.sizes() == at::IntArrayRef({gates.size(1), hidden}), "causeway::lstm_steps: a state is ", t.sizes(),
+                ", but there are ", gates.size(1), " rows of ", hidden);
+  for (const Tensor& t : each)
+    TORCH_CHECK(t.sizes() == at::IntArrayRef({gates.size(0), gates.size(1), hidden}),
+                "causeway::lstm_steps: what has a row for each step is ", t.sizes(), ", but the gates are ",
+                gates.sizes());
+}
+
+// All steps of an LSTM after the product of its input, which `gates` [steps, batch, 4 * hidden] begins with, biases included: as
+// lstm_step leaves them. output, cells: [steps, batch, hidden].
+void lstm_steps(Tensor gates, const Tensor& of_hidden, const Tensor& hx, const Tensor& cx, Tensor output, Tensor cells,
+                bool reverse) {
+  check_steps(gates, of_hidden, {hx, cx}, {output, cells});
+  const int64_t steps = gates.size(0);
+  Tensor h = hx, c = cx;
+  for (int64_t k = 0; k < steps; ++k) {
+    const int64_t t = reverse ? steps - 1 - k : k;
+    Tensor now = gates.select(0, t);
+    now.addmm_(h, of_hidden.t());
+    lstm_step(now, c, output.select(0, t), cells.select(0, t));
+    h = output.select(0, t), c = cells.select(0, t);
+  }
+}
+
+// Their gradients, from the last step to the first. grad_h and grad_c begin with those of the last states, and end with those of
+// the first.
+void lstm_steps_backward(const Tensor& gates, const Tensor& of_hidden, const Tensor& cx, const Tensor& cells,
+                         const OptionalTensor& grad_output, Tensor grad_h, Tensor grad_c, Tensor grad_gates,
+                         bool reverse) {
+  check_steps(gates, of_hidden, {cx, grad_h, grad_c}, {cells, grad_output ? *grad_output : cells});
+  TORCH_CHECK(grad_gates.sizes() == gates.sizes(), "causeway::lstm_steps_backward: the gradient of the gates is ",
+              grad_gates.sizes(), ", but these are ", gates.sizes());
+  const int64_t steps = gates.size(0);
+  for (int64_t k = 0; k < steps; ++k) {
+    const int64_t t = reverse ? k : steps - 1 - k, before = reverse ? t + 1 : t - 1;
+    const OptionalTensor from = grad_output ? std::optional(grad_output->select(0, t)) : std::nullopt;
+    Tensor now = grad_gates.select(0, t);
+    lstm_step_backward(gates.select(0, t), k + 1 < steps ? cells.select(0, before) : cx, cells.select(0, t), from,
+                       grad_h, grad_c, now);
+    grad_h.copy_(at::mm(now, of_hidden));
+  }
+}
+
 TORCH_LIBRARY_FRAGMENT(causeway, m) {
+  m.def(
+      "lstm_steps(Tensor(a!) gates, Tensor of_hidden, Tensor hx, Tensor cx, Tensor(b!) output, Tensor(c!) cells, bool "
+      "reverse) -> ()");
+  m.def(
+      "lstm_steps_backward(Tensor gates, Tensor of_hidden, Tensor cx, Tensor cells, Tensor? grad_output, Tensor(a!) "
+      "grad_h, Tensor(b!) grad_c, Tensor(c!) grad_gates, bool reverse) -> ()");
   m.def("lstm_step(Tensor(a!) gates, Tensor cx, Tensor(b!) hy, Tensor(c!) cy) -> ()");
   m.def(
       "lstm_step_backward(Tensor gates, Tensor cx, Tensor cy, Tensor? grad_output, Tensor grad_h, Tensor(a!) grad_c, "
@@ -98,6 +157,8 @@ TORCH_LIBRARY_FRAGMENT(causeway, m) {
       "Tensor(b!) grad_gates, Tensor(c!) grad_hidden_gates) -> ()");
 }
 TORCH_LIBRARY_IMPL(causeway, CPU, m) {
+  m.impl("lstm_steps", lstm_steps);
+  m.impl("lstm_steps_backward", lstm_steps_backward);
   m.impl("lstm_step", lstm_step);
   m.impl("lstm_step_backward", lstm_step_backward);
   m.impl("gru_step", gru_step);
@@ -114,6 +175,8 @@ const auto& operator_of(const char* name) {
 }
 const auto& lstm_forward() { return operator_of<&lstm_step>("causeway::lstm_step"); }
 const auto& lstm_backward() { return operator_of<&lstm_step_backward>("causeway::lstm_step_backward"); }
+const auto& steps_forward() { return operator_of<&lstm_steps>("causeway::lstm_steps"); }
+const auto& steps_backward() { return operator_of<&lstm_steps_backward>("causeway::lstm_steps_backward"); }
 const auto& gru_forward() { return operator_of<&gru_step>("causeway::gru_step"); }
 const auto& gru_backward() { return operator_of<&gru_step_backward>("causeway::gru_step_backward"); }
 
@@ -133,6 +196,28 @@ bool has_step(Recurrence kind, c10::ScalarType dtype, int device) {
 bool has_product(c10::ScalarType dtype, int device) {
   static Operator& product = operator_for(named("aten::addmm"));
   return has_kernel(product, dtype, device);
+}
+
+// Whether all steps are one kernel: the vendor's; or the portable one, on CPUs, where a launch a step would take longer than the
+// weights that each of its items reads at each step, and the vendor has no products or steps of its own.
+bool has_steps(const Tensor& hx) {
+  static Operator& product = operator_for(named("aten::addmm"));
+  static Operator& step = operator_for(lstm_forward());
+  static Operator& there = operator_for(steps_forward());
+  static Operator& back = operator_for(steps_backward());
+  const int index = hx.device().index();
+  const auto dtype = hx.scalar_type();
+  const auto native = [&](Operator& op) {
+    const Offers& offers = op.offers().of(index);
+    return takes(offers.own, dtype) || takes(offers.out, dtype);
+  };
+  if (native(there) && native(back)) return true;
+  constexpr int64_t kLanes = 16, kMost = 256;
+  const int64_t hidden = hx.size(1);
+  if (hidden % kLanes != 0 || hidden > kMost || hx.size(0) == 0 || native(product) || native(step)) return false;
+  if (!has_kernel(there, dtype, index) || !has_kernel(back, dtype, index)) return false;
+  const portable::Device* device = portable::device_at(index);
+  return device && device->in_turn() && !there.forced && !back.forced && !step.forced && !product.forced;
 }
 
 // Where the host would compute a step, and nothing has to move for it.
@@ -234,6 +319,11 @@ Results forward(const Layer& l) {
   Tensor hidden_gates = apart ? at::empty({batch, wide}, l.input.options()) : Tensor();
   const Tensor weight = l.of_hidden.t();
   Tensor h = l.hx, c = l.cx;
+  if (l.kind == Recurrence::Lstm && steps > 0 && has_steps(h)) {
+    steps_forward().call(gates, l.of_hidden, h, c, output, others, l.reverse);
+    const int64_t last = l.reverse ? 0 : steps - 1;
+    return {output, output.select(0, last).clone(), others.select(0, last).clone(), gates, others};
+  }
   for (int64_t k = 0; k < steps; ++k) {
     const int64_t t = l.reverse ? steps - 1 - k : k;
     Tensor now = gates.select(0, t), next = output.select(0, t),
@@ -451,10 +541,14 @@ class RecurrentLayer : public torch::autograd::Function<RecurrentLayer> {
     Tensor grad_h = or_zeros(1), grad_c = l.kind == Recurrence::Lstm ? or_zeros(2) : Tensor();
     const Tensor grad_output = grads[0].defined() ? grads[0].contiguous() : Tensor();
     const Tensor h_before = before_each(l.hx, output, l.reverse);
-    const Tensor c_before = l.kind == Recurrence::Lstm ? before_each(l.cx, others, l.reverse) : Tensor();
+    const bool at_once = l.kind == Recurrence::Lstm && steps > 0 && has_steps(l.hx);
+    const Tensor c_before = l.kind == Recurrence::Lstm && !at_once ? before_each(l.cx, others, l.reverse) : Tensor();
     Tensor grad_gates = at::empty_like(gates);
     Tensor grad_hidden = l.kind == Recurrence::Gru ? at::empty_like(gates) : grad_gates;
-    for (int64_t k = 0; k < steps; ++k) {
+    if (at_once)
+      steps_backward().call(gates, l.of_hidden, l.cx, others, given(grad_output), grad_h, grad_c, grad_gates,
+                            l.reverse);
+    for (int64_t k = 0; k < (at_once ? 0 : steps); ++k) {
       const int64_t t = l.reverse ? k : steps - 1 - k;
       Tensor now = grad_gates.select(0, t), of_hidden = grad_hidden.select(0, t);
       const std::optional<Tensor> from_output =

@@ -259,6 +259,35 @@ def test_the_steps_operators_of_gru_agree_with_the_cpu(dtype: torch.dtype) -> No
     assert not compare(call, (CPU, *rows)).words
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("rows", "n"), [(1, 16), (3, 48), (17, 16), (9, 256), (4, 5)])
+def test_all_steps_of_an_lstm_agree_with_the_cpu(rows: int, n: int, reverse: bool) -> None:
+    """Rows that fill the items of a kernel, or not; states of whole vectors, and of none."""
+    steps = 4
+
+    def call(
+        place: torch.device,
+        gates: torch.Tensor,
+        weight: torch.Tensor,
+        h: torch.Tensor,
+        c: torch.Tensor,
+        grad: torch.Tensor,
+    ) -> Any:
+        gates, output, cells = gates.clone(), torch.empty_like(grad), torch.empty_like(grad)
+        torch.ops.causeway.lstm_steps(gates, weight, h, c, output, cells, reverse)
+        results = [gates, output, cells]
+        for of_output in (None, grad):
+            dh, dc, to = h.clone(), c.clone(), torch.empty_like(gates)
+            given = (gates, weight, c, cells, of_output, dh, dc, to, reverse)
+            torch.ops.causeway.lstm_steps_backward(*given)
+            results += [dh, dc, to]
+        return results
+
+    gates, weight = torch.randn(steps, rows, 4 * n), torch.randn(4 * n, n) / n**0.5
+    states = torch.randn(rows, n), torch.randn(rows, n)
+    assert not compare(call, (CPU, gates, weight, *states, torch.randn(steps, rows, n))).words
+
+
 STEP = {"LSTM": "causeway::lstm_step", "GRU": "causeway::gru_step", "RNN": "tanh"}
 
 
@@ -285,6 +314,20 @@ def test_a_layer_is_no_chain_of_operators(name: str) -> None:
         pytest.skip("the vendor has products and no kernel for a step")
 
 
+def test_a_layer_whose_state_is_whole_vectors_is_a_kernel_on_cpus() -> None:
+    """Where the chip has a compiler and its items are threads of a CPU."""
+    net = torch.nn.LSTM(3, 16, bidirectional=True).to(NAME)
+    with causeway.ledger() as ledger:
+        net(torch.randn(5, 2, 3, device=NAME))[0].sum().backward()
+    rows = {row.operator: (row.calls, row.rung) for row in ledger.rows}
+    if "causeway::lstm_steps" not in rows:
+        assert rows.get("causeway::lstm_step", (10,))[0] == 10
+        pytest.skip("a layer is a kernel for each step here, or the vendor's or the host's")
+    for name in ("lstm_steps", "lstm_steps_backward"):
+        assert rows[f"causeway::{name}"] == (2, "portable")
+    assert "causeway::lstm_step" not in rows
+
+
 @pytest.mark.parametrize("name", ["LSTM", "GRU"])
 def test_a_cell_is_one_kernel_after_its_products(name: str) -> None:
     net = getattr(torch.nn, f"{name}Cell")(3, 4).to(NAME)
@@ -306,6 +349,30 @@ def test_a_step_of_sizes_that_do_not_fit_writes_nowhere_else() -> None:
         torch.ops.causeway.lstm_step(gates, c, narrow, c.clone())
     with pytest.raises(RuntimeError):
         torch.ops.causeway.lstm_step_backward(gates, c, c, None, c, c.clone(), narrow)
+    wide, weight = torch.zeros(2, 3, 64, device=NAME), torch.zeros(64, 16, device=NAME)
+    state, each = torch.zeros(3, 16, device=NAME), torch.zeros(2, 3, 16, device=NAME)
+    for i, wrong in (
+        (1, weight[:48]),
+        (2, state[:2]),
+        (3, state[:, :8]),
+        (4, each[:1]),
+        (5, each[:, :2]),
+    ):
+        given = [wide.clone(), weight, state, state, each, each.clone()]
+        given[i] = wrong.contiguous()
+        with pytest.raises(RuntimeError):
+            torch.ops.causeway.lstm_steps(*given, False)
+    for i, wrong in (
+        (3, each[:1]),
+        (4, each[:, :2]),
+        (5, state[:2]),
+        (6, state[:2]),
+        (7, wide[:1]),
+    ):
+        given = [wide, weight, state, each, each, state.clone(), state.clone(), wide.clone()]
+        given[i] = wrong.contiguous()
+        with pytest.raises(RuntimeError):
+            torch.ops.causeway.lstm_steps_backward(*given, False)
     with pytest.raises(RuntimeError):
         torch.ops.causeway.gru_step(gates[:, :15].clone(), gates, c, c.clone(), c.clone())
     with pytest.raises(RuntimeError):

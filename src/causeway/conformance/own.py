@@ -70,6 +70,30 @@ def _lstm_layer_backward(dtype: torch.dtype) -> Iterator[Inputs]:
             yield *inputs, *biases, *states, output, kept, *given, *to
 
 
+def _lstm_steps(dtype: torch.dtype) -> Iterator[Inputs]:
+    """Gates, weights and states; places of which kernels make vectors, and such as they do not."""
+    sizes = ((1, 1, 2), (4, 3, 16), (3, 9, 48)) if dtype.is_floating_point else ()
+    for steps, rows, n in sizes:
+        gates = numbers(steps, rows, 4 * n, dtype=dtype)
+        states = _states(dtype, rows, n, n)
+        weight = numbers(4 * n, n, dtype=dtype, seed=9) / 4
+        for reverse in (False, True):
+            yield gates, weight, *states, *_steps(steps, states[0]), reverse
+
+
+def _steps(steps: int, state: Tensor) -> list[Tensor]:
+    return [state.new_zeros(steps, *state.shape) for _ in range(2)]
+
+
+def _lstm_steps_backward(dtype: torch.dtype) -> Iterator[Inputs]:
+    for gates, weight, hx, cx, output, cells, reverse in _lstm_steps(dtype):
+        torch.ops.causeway.lstm_steps(gates, weight, hx, cx, output, cells, reverse)
+        of_output = numbers(*output.shape, dtype=dtype, seed=3)
+        for grad in (of_output, None):
+            of_states = [numbers(*hx.shape, dtype=dtype, seed=seed) for seed in (4, 5)]
+            yield gates, weight, cx, cells, grad, *of_states, torch.zeros_like(gates), reverse
+
+
 def _gru(dtype: torch.dtype) -> Iterator[Inputs]:
     for rows, n in ROWS if dtype.is_floating_point else ():
         yield (*_states(dtype, rows, 3 * n, 3 * n, n, n, n),)
@@ -182,6 +206,8 @@ def _packed(dtype: torch.dtype) -> Iterator[Inputs]:
 OWN: dict[str, Recipe] = {
     "causeway::lstm_step": _lstm,
     "causeway::lstm_step_backward": _lstm_backward,
+    "causeway::lstm_steps": _lstm_steps,
+    "causeway::lstm_steps_backward": _lstm_steps_backward,
     "causeway::lstm_layer": _lstm_layer,
     "causeway::lstm_layer_backward": _lstm_layer_backward,
     "causeway::gru_step": _gru,
