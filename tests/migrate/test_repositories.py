@@ -694,6 +694,25 @@ CHANGED = {
         "device = torch.cuda.device(i)\nprint(torch.cuda.mem_get_info(device))\n",
         "device = i\nprint(torch.accelerator.get_memory_info(device))\n",
     ),
+    "the CPU is not among the accelerators": (
+        "def f(device, x):\n    if device in ['gpu', 'cuda']:\n        x = x.cuda()\n"
+        "    if x is None or device not in ('gpu', 'cuda'):\n        x = None\n"
+        "    assert device in ['gpu', 'cuda']\n    if device in ['gpu', 'cuda', 'cpu']:\n"
+        "        return x\n",
+        "def f(device, x):\n    if 'cpu' != device in ['gpu', accelerator.type]:\n"
+        "        x = x.to(accelerator)\n"
+        "    if x is None or not 'cpu' != device in ('gpu', accelerator.type):\n        x = None\n"
+        "    assert device in ['gpu', accelerator.type]\n"
+        "    if device in ['gpu', accelerator.type, 'cpu']:\n"
+        "        return x\n",
+    ),
+    "a seed of the device that counts on from the CPU's": (
+        "def f(seed):\n    torch.manual_seed(seed)\n    seed += 1\n"
+        "    torch.cuda.manual_seed(seed)\n",
+        "def f(seed):\n    torch.manual_seed(seed)\n    seed += 1\n"
+        "    if torch.accelerator.is_available():\n"
+        "        torch.get_device_module().manual_seed(seed)\n",
+    ),
     "a context with a name": (
         "there = torch.cuda.device(x.device.index)\nwith there:\n    f(x)\n",
         "there = torch.accelerator.device_index(x.device.index)\nwith there:\n    f(x)\n",
@@ -978,6 +997,10 @@ KEPT = {
         '        "torch_cuda": torch.version.cuda,\n'
         '        "available": bool(torch.cuda.is_available()),\n'
         '        "cuda_device_count": int(torch.cuda.device_count()),\n    }\n'
+    ),
+    "what is behind a switch with NVIDIA's name": (
+        "def forward(self, x):\n    if self.use_nvidia:\n        assert x.is_cuda\n"
+        "        return self.norm(x)\n"
     ),
     "CUDA where it is required": (
         "def check(require_cuda):\n    if require_cuda and not torch.cuda.is_available():\n"

@@ -29,6 +29,7 @@ def run(module: Module) -> None:
     _beside_breaking(module)
     _behind_questions(module)
     _for_each(module)
+    _for_nvidia(module)
     _defaults(module)
     _before_torch(module)
 
@@ -184,6 +185,15 @@ def _for_each(module: Module) -> None:
         left = any(_stays(module, count) and not module.kept(count) for count in counts)
         if left and high - low < _NEAR:
             _take(module, low, high, "it is for each device of CUDA's, which stay", *_ALL)
+
+
+def _for_nvidia(module: Module) -> None:
+    """`if self.use_nvidia:`, what is behind a switch with NVIDIA's name."""
+    for branch in module.names.all(ast.If):
+        name = getattr(branch.test, "attr", getattr(branch.test, "id", ""))
+        low, high = module.source.start(branch.body[0]), module.source.end(branch.body[-1])
+        if "nvidia" in name.lower() and high - low < _NEAR:
+            _take(module, low, high, "it is behind a switch with NVIDIA's name", *_ALL)
 
 
 def _by_name(question: ast.expr, module: Module) -> Iterator[ast.AST]:

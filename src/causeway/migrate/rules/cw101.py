@@ -220,7 +220,7 @@ def _constant(module: Module, node: ast.Constant) -> None:
         edits = [Edit(at, at + 5 + gap, "{}:"), module.insert_first(call, module.device_type(node))]
     elif node.value == "cuda":
         text = module.device(node) if found is Role.DEVICE else module.device_type(node)
-        edits = [module.replace(node, _apart(module, node, text))]
+        edits = [module.replace(node, _apart(module, node, text)), *_not_cpu(module, node)]
         _fold(module, node)
     else:
         edits = [module.replace(node, _apart(module, node, _indexed(module, node, parts)))]
@@ -230,6 +230,39 @@ def _constant(module: Module, node: ast.Constant) -> None:
             return
         edits += _without_index(module, node)
     module.change(RULE, node, edits, f"the accelerator in place of {module.text(node)}")
+
+
+def _not_cpu(module: Module, node: ast.Constant) -> list[Edit]:
+    """Edits for `"cpu" != x in ("gpu", accelerator.type)`: where there is no accelerator, the CPU
+    is none of them. An assertion may find it there, as what it asks about is the CPU then.
+    """
+    among = node.up  # type: ignore[attr-defined]
+    if not isinstance(among, ast.List | ast.Tuple | ast.Set):
+        return []
+    asked = among.up  # type: ignore[union-attr]
+    if not isinstance(asked, ast.Compare) or asked.comparators != [among] or module.available(node):
+        return []
+    if any(getattr(n, "value", "") == "cpu" for n in among.elts):
+        return []
+    stmt, negative = statement(asked), isinstance(asked.ops[0], ast.NotIn)
+    refuses = isinstance(stmt, ast.If) and any(isinstance(s, ast.Raise) for s in stmt.body)
+    if refuses or isinstance(stmt, ast.Assert) or not isinstance(asked.left, _NAMED):
+        return []
+    source, quote = module.source, module.quote_for(node)
+    start, end = source.start(asked), source.end(asked)
+    prefix, edits = f"{quote}cpu{quote} != ", []
+    if negative:
+        at = source.skip(source.end(asked.left), also=b")")
+        edits.append(Edit(at, source.skip(at + 3) + 2, "in"))
+        prefix = "not " + prefix
+    if module.parenthesised(asked, "x") != "x" or (
+        negative and isinstance(asked.up, ast.UnaryOp)  # type: ignore[attr-defined]
+    ):
+        return [Edit(start, start, f"({prefix}"), *edits, Edit(end, end, ")")]
+    return [Edit(start, start, prefix), *edits]
+
+
+_NAMED = ast.Name | ast.Attribute | ast.Subscript
 
 
 def _beside_moved(node: ast.Constant) -> bool:

@@ -68,7 +68,7 @@ def _of_the_device_alone(module: Module, use: Use) -> bool:
         return False
     if any(True for _ in module.uses(*_STATES)) or _of_one_device(module, call):
         return True
-    if _in_forward(module, call):
+    if _in_forward(module, call) or _counts_on(module, call):
         return True
     wanted = module.text(call.args[0])
     if not module.available(call):
@@ -120,6 +120,22 @@ def _cpu_has_another(module: Module, call: ast.Call, wanted: str) -> bool:
     return bool(seeds) and module.text(seeds[-1].args[0]) != wanted and not any(
         module.text(s.args[0]) == wanted for s in seeds
     )  # fmt: skip
+
+
+def _counts_on(module: Module, call: ast.Call) -> bool:
+    """Whether the seed's name gets another value behind the CPU's seed: `seed += 1`."""
+    stmt = alone(module, call)
+    names = {n.id for n in ast.walk(call) if isinstance(n, ast.Name)}
+    for other in reversed(before(stmt)) if stmt is not None else ():
+        targets = (
+            other.targets if isinstance(other, ast.Assign) else [getattr(other, "target", None)]
+        )
+        if any(getattr(target, "id", "") in names for target in targets):
+            return any(
+                module.resolve(n.func) in _SEEDING
+                for s in before(other) for n in ast.walk(s) if isinstance(n, ast.Call)
+            )  # fmt: skip
+    return False
 
 
 def _seeded_beside(module: Module, use: Use) -> bool:
