@@ -33,6 +33,70 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "whether the device was started, where there may be none": (
+        "def f():\n    if torch.cuda.is_initialized():\n        fail()\n"
+        "    return not torch.cuda.is_initialized()\n",
+        "    if torch.accelerator.is_available() and getattr(torch.get_device_module(), "
+        '"is_initialized", lambda: True)():\n        fail()\n'
+        "    return not (torch.accelerator.is_available() and getattr(torch.get_device_module(), "
+        '"is_initialized", lambda: True)())\n',
+    ),
+    "a device's name beside what is moved to it": (
+        'measure(Net(3).cuda(), SIZES, "cuda", 5)\n',
+        "measure(Net(3).to(accelerator), SIZES, accelerator.type, 5)\n",
+    ),
+    "where a test says that a tensor is": (
+        "def test(f):\n    y = f(torch.ones(2, device='cuda'))\n    z = f(torch.ones(2).cuda())\n"
+        "    assert y.device.type == 'cuda' and z.is_cuda\n"
+        "def check(x):\n    assert x.is_cuda\n    return x.cuda()\n",
+        "    assert y.device.type == accelerator.type and z.device.type == accelerator.type\n"
+        "def check(x):\n    assert x.device.type == accelerator.type != 'cpu'\n"
+        "    return x.to(accelerator)\n",
+    ),
+    "the number of the current device, to count with": (
+        "def f(masks, n):\n    cur_device = torch.cuda.current_device()\n"
+        "    return masks[cur_device * n : (cur_device + 1) * n]\n",
+        "    cur_device = torch.accelerator.current_device_index() if "
+        "torch.accelerator.is_available() else 0\n"
+        "    return masks[cur_device * n : (cur_device + 1) * n]\n",
+    ),
+    "a layer that draws the same again": (
+        "class Net(torch.nn.Module):\n    def forward(self, x):\n"
+        "        torch.cuda.manual_seed(seed)\n        return self.drop(x)\n",
+        "        if torch.accelerator.is_available():\n"
+        "            torch.get_device_module().manual_seed(seed)\n        return self.drop(x)\n",
+    ),
+    "autocast that the program has on the CPU too": (
+        "def f(x):\n    with torch.autocast('cuda' if x.is_cuda else 'cpu'):\n        g(x)\n",
+        "    with torch.autocast(accelerator.type if x.device.type == accelerator.type != 'cpu' "
+        "else 'cpu'):\n        g(x)\n",
+    ),
+    "autocast that is given the device by its name": (
+        "from torch.cuda.amp import autocast\n@autocast(enabled=False, device_type='cuda')\n"
+        "def f(x):\n    g(x)\n",
+        "@autocast(enabled=False, device_type=accelerator.type)\ndef f(x):\n    g(x)\n",
+    ),
+    "a device's number behind a space": (
+        "d = torch.device('cuda: 0' if torch.cuda.is_available() else 'cpu')\n"
+        "e = torch.device('cuda: {}'.format(n) if torch.cuda.is_available() else 'cpu')\n",
+        "d = torch.device(f'{torch.accelerator.current_accelerator().type}:0' "
+        "if torch.accelerator.is_available() else 'cpu')\n"
+        "e = torch.device('{}:{}'.format(torch.accelerator.current_accelerator().type, n) "
+        "if torch.accelerator.is_available() else 'cpu')\n",
+    ),
+    "a branch with settings of its own for Apple's device": (
+        "if torch.cuda.is_available():\n    device = 'cuda'\n    half = True\n"
+        "elif torch.backends.mps.is_available():\n    device = 'mps'\n    half = False\n"
+        "else:\n    device = 'cpu'\n    half = False\n",
+        "if torch.accelerator.is_available() and not torch.backends.mps.is_available():\n"
+        "    device = torch.accelerator.current_accelerator().type\n    half = True\n"
+        "elif torch.backends.mps.is_available():\n    device = 'mps'\n    half = False\n"
+        "else:\n    device = 'cpu'\n    half = False\n",
+    ),
+    "a seed by torch.random": (
+        "torch.random.manual_seed(s)\ntorch.cuda.manual_seed_all(s)\nrun()\n",
+        "torch.random.manual_seed(s)\nrun()\n",
+    ),
     "a function of the program's that gives the device": (
         "x = x.cuda(get_accelerator().get_current_device())\ny = y.cuda(x.get_device())\n",
         "x = x.to(get_accelerator().get_current_device())\n"
@@ -618,6 +682,41 @@ CHANGED = {
         "def g(device):\n    return torch.get_device_module().get_device_properties(0) "
         'if device.type == accelerator.type not in ("cpu", "mps") else 0\n',
     ),
+    "an answer that is shown, and chooses the device": (
+        "use_cuda = torch.cuda.is_available()\n"
+        'print(f"CUDA available: {use_cuda}")\n'
+        "net = net.cuda() if use_cuda else net\n",
+        "use_cuda = torch.accelerator.is_available()\n"
+        'print(f"CUDA available: {use_cuda}")\n'
+        "net = net.to(torch.accelerator.current_accelerator()) if use_cuda else net\n",
+    ),
+    "a context that is no context but an index": (
+        "device = torch.cuda.device(i)\nprint(torch.cuda.mem_get_info(device))\n",
+        "device = i\nprint(torch.accelerator.get_memory_info(device))\n",
+    ),
+    "the CPU is not among the accelerators": (
+        "def f(device, x):\n    if device in ['gpu', 'cuda']:\n        x = x.cuda()\n"
+        "    if x is None or device not in ('gpu', 'cuda'):\n        x = None\n"
+        "    assert device in ['gpu', 'cuda']\n    if device in ['gpu', 'cuda', 'cpu']:\n"
+        "        return x\n",
+        "def f(device, x):\n    if 'cpu' != device in ['gpu', accelerator.type]:\n"
+        "        x = x.to(accelerator)\n"
+        "    if x is None or not 'cpu' != device in ('gpu', accelerator.type):\n        x = None\n"
+        "    assert device in ['gpu', accelerator.type]\n"
+        "    if device in ['gpu', accelerator.type, 'cpu']:\n"
+        "        return x\n",
+    ),
+    "a seed of the device that counts on from the CPU's": (
+        "def f(seed):\n    torch.manual_seed(seed)\n    seed += 1\n"
+        "    torch.cuda.manual_seed(seed)\n",
+        "def f(seed):\n    torch.manual_seed(seed)\n    seed += 1\n"
+        "    if torch.accelerator.is_available():\n"
+        "        torch.get_device_module().manual_seed(seed)\n",
+    ),
+    "a context with a name": (
+        "there = torch.cuda.device(x.device.index)\nwith there:\n    f(x)\n",
+        "there = torch.accelerator.device_index(x.device.index)\nwith there:\n    f(x)\n",
+    ),
     "autocast of torch in a partial": (
         "from functools import partial\n"
         'cast = partial(torch.autocast, device_type="cuda", dtype=d)\n'
@@ -629,6 +728,109 @@ CHANGED = {
 }
 
 KEPT = {
+    "names of a test's cases": (
+        "@pytest.mark.parametrize('is_cuda', [True, False], ids=['cuda', 'cpu'])\n"
+        "def test(is_cuda):\n    pass\n"
+    ),
+    "an answer that a text shows as CUDA's": (
+        "def f(self):\n    there = torch.cuda.is_available()\n"
+        "    self.log.info(f'torch {torch.__version__} Cuda available:{there} {self.device}')\n"
+        "    if there:\n        self.log.info(torch.cuda.get_device_name(0))\n"
+    ),
+    "a question beside a name of CUDA's": (
+        "def f(args):\n    if args.kind.startswith('cuda') and torch.cuda.is_available():\n"
+        "        torch.cuda.empty_cache()\n"
+    ),
+    "a tensor that is asked for before a call that is CUDA's": (
+        "def f(x):\n    if x is None or not x.is_cuda:\n        return False\n"
+        "    major, _ = torch.cuda.get_device_capability(x.device)\n    return major >= 12\n"
+    ),
+    "a number of devices beside a question that stays": (
+        "import os\nif torch.cuda.is_available() and torch.cuda.device_count() > 0:\n"
+        "    os.system('nvidia-smi -q -d Utilization > gpu')\n"
+    ),
+    "kernels that a module compiles as it runs": (
+        "def load():\n    from torch.utils.cpp_extension import load_inline\n"
+        "    return load_inline('k', cpp_sources=C, cuda_sources=K)\n"
+        "def f(x):\n    if wanted(x) and x.is_cuda:\n        return load().f(x)\n"
+        "    return torch.relu(x)\n"
+        "def there():\n    return torch.cuda.is_available() and load() is not None\n"
+    ),
+    "a class that records CUDA graphs": (
+        "class Runner:\n    def __init__(self, x):\n        if not torch.cuda.is_available():\n"
+        "            raise RuntimeError('needs CUDA')\n        self.x = x\n"
+        "    def capture(self):\n        self.graph = torch.cuda.CUDAGraph()\n"
+    ),
+    "a Trainer's arguments that go with its number of GPUs": (
+        "options = {\n    'gpus': -1 if torch.cuda.is_available() else None,\n"
+        "    'strategy': 'ddp' if torch.cuda.is_available() else None,\n}\n"
+    ),
+    "what is collected of CUDA by its name": (
+        "info['CUDA Available'] = torch.cuda.is_available()\ninfo['MUSA Available'] = asked()\n"
+    ),
+    "a text in a log that says CUDA": (
+        "def f():\n    there = torch.cuda.is_available()\n"
+        "    log.info('cuda_available=%s, hip=%s', there, hip)\n"
+    ),
+    "a branch that shows that CUDA is there": (
+        "if torch.cuda.is_available():\n"
+        "    print(f'CUDA: available ({torch.cuda.device_count()} devices)')\n"
+        "    for i in range(torch.cuda.device_count()):\n"
+        "        print(torch.cuda.get_device_name(i))\nelse:\n    print('no')\n"
+    ),
+    "a kernel of mmcv's": (
+        "try:\n    from mmcv.ops import sigmoid_focal_loss as loss_by_kernel\n"
+        "except ImportError:\n    loss_by_kernel = None\n"
+        "def f(x, y):\n"
+        "    if torch.cuda.is_available() and x.is_cuda and loss_by_kernel is not None:\n"
+        "        return loss_by_kernel(x, y)\n    return plain(x, y)\n"
+    ),
+    "a branch that cannot do without a package for CUDA": (
+        "def f(self, m):\n    if self.fast and torch.cuda.is_available():\n        try:\n"
+        "            import flash_attn\n        except ImportError:\n"
+        "            raise ImportError('pip install flash-attn')\n        m = m.half().cuda()\n"
+        "    return m\n"
+    ),
+    "whether kernels of CUDA's are used": (
+        "class A:\n    def __init__(self, on):\n        if torch.cuda.is_available():\n"
+        "            self.device = 'cuda:0'\n            self.use_cuda_kernel = on\n"
+        "        elif torch.backends.mps.is_available():\n            self.device = 'mps'\n"
+        "            self.use_cuda_kernel = False\n"
+    ),
+    "a name for each vendor": (
+        "kind = 'npu' if device.type == 'npu' else 'cuda'\n"
+        "other = 'cpu' if device.type == 'cpu' else ('npu' if device.type == 'npu' else 'cuda')\n"
+    ),
+    "a device that goes to kaldifeat by another package": (
+        "from lhotse import KaldifeatFbank, KaldifeatFbankConfig\n"
+        "device = torch.device('cpu')\nif torch.cuda.is_available():\n"
+        "    device = torch.device('cuda', 0)\n"
+        "extractor = KaldifeatFbank(KaldifeatFbankConfig(device=device))\n"
+    ),
+    "graphs of DGL's": (
+        "import dgl\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "g = dgl.graph(edges).to(device)\n"
+    ),
+    "devices of a generator's fork": (
+        "with torch.random.fork_rng(devices=['cuda:0']):\n    run()\n"
+    ),
+    "a device by an answer that goes to another library": (
+        "from lib.model import Net\nuse_cuda = torch.cuda.is_available()\n"
+        "device = torch.device('cuda:0' if use_cuda else 'cpu')\nnet = Net(use_cuda=use_cuda)\n"
+    ),
+    "what is shown of each of CUDA's devices": (
+        "for k in range(torch.cuda.device_count()):\n"
+        "    cap = torch.cuda.get_device_capability(k)\n"
+        "    name = torch.cuda.get_device_name(k) + str(cap)\n"
+    ),
+    "an engine of TensorRT's, by polygraphy": (
+        "from polygraphy.backend.trt import TrtRunner\n"
+        "class Engine:\n    def __init__(self, engine, device='cuda'):\n"
+        "        self.device, self.runner = device, TrtRunner(engine)\n"
+        "    def __call__(self, x):\n"
+        "        if self.device == 'cuda' and torch.cuda.is_available():\n"
+        "            x = x.to('cuda')\n        return self.runner.infer(x)\n"
+    ),
     "NCCL next to another vendor's backend": (
         "ok = torch.distributed.is_nccl_available() or torch.distributed.is_hccl_available()\n"
     ),
@@ -789,6 +991,23 @@ KEPT = {
     "inputs of CUDA alone, by the message": (
         "def sum_along(weights):\n    if not weights.is_cuda:\n"
         '        raise NotImplementedError("Only support cuda inputs.")\n    return f(weights)\n'
+    ),
+    "answers that are shown beside what torch was built for": (
+        "def facts():\n    return {\n"
+        '        "torch_cuda": torch.version.cuda,\n'
+        '        "available": bool(torch.cuda.is_available()),\n'
+        '        "cuda_device_count": int(torch.cuda.device_count()),\n    }\n'
+    ),
+    "what is behind a switch with NVIDIA's name": (
+        "def forward(self, x):\n    if self.use_nvidia:\n        assert x.is_cuda\n"
+        "        return self.norm(x)\n"
+    ),
+    "CUDA where it is required": (
+        "def check(require_cuda):\n    if require_cuda and not torch.cuda.is_available():\n"
+        '        raise RuntimeError("CUDA is not available")\n'
+    ),
+    "a context that is no context but a device": (
+        "place = torch.cuda.device(0)\nprint(place.idx)\n"
     ),
     "an answer that is shown as CUDA's": (
         "def info(env):\n    there = torch.cuda.is_available()\n"
@@ -2137,3 +2356,51 @@ def test_modules_that_each_are_for_one_vendor_stay(tmp_path: Path) -> None:
     assert after["a/cuda_accelerator.py"] == text
     assert after["a/npu_accelerator.py"] == of_npu
     assert after["b/cuda_accelerator.py"] != text
+
+
+def test_assertions_of_a_module_that_needs_a_compiled_extension_stay(tmp_path: Path) -> None:
+    setup = (
+        "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+        'setup(ext_modules=[CUDAExtension(name="fast_windows", sources=["fast.cu"])])\n'
+    )
+    text = (
+        "import torch\nimport {} as ext\n\n\ndef f(x):\n    assert x.is_cuda\n    return ext.f(x)\n"
+    )
+    files = {"setup.py": setup, "a.py": text.format("fast_windows"), "b.py": text.format("others")}
+    after = tree(tmp_path, files)
+    assert after["a.py"] == files["a.py"]
+    assert after["b.py"] != files["b.py"]
+
+
+def test_tests_that_are_named_after_a_package_for_cuda_stay(tmp_path: Path) -> None:
+    text = (
+        "import torch\nfrom net.layers import Layer\n\n\ndef test_layer():\n"
+        "    if not torch.cuda.is_available():\n        return\n"
+        "    Layer()(torch.ones(2).cuda())\n"
+    )
+    after = tree(tmp_path, {"tests/tests_tcnn_layer.py": text, "tests/test_layer.py": text})
+    assert after["tests/tests_tcnn_layer.py"] == text
+    assert after["tests/test_layer.py"] != text
+
+
+def test_a_branch_that_is_still_taken_is_not_called_dead() -> None:
+    text = (
+        "import torch\nif torch.cuda.is_available():\n    d, half = 'cuda', True\n"
+        "elif torch.backends.mps.is_available():\n    d, half = 'mps', False\n"
+        "if torch.cuda.is_available():\n    half = True\n"
+        "elif torch.backends.mps.is_available():\n    half = False\n"
+    )
+    found = convert_source(text, Settings())[1]
+    assert [f.line for f in found if f.rule == "CW123"] == [4]
+    folded = convert_source(text, Settings(fold_branches=True))[0]
+    assert folded.count("mps.is_available()") == 2
+
+
+def test_a_comparison_stays_beside_a_question_of_torch_that_a_function_is_given() -> None:
+    text = (
+        "def sync(torch: Any, device):\n    if device == 'mps':\n        torch.mps.synchronize()\n"
+        "    elif device == 'cuda' and torch.cuda.is_available():\n"
+        "        torch.cuda.synchronize()\n\n\ndef main():\n    import torch\n\n"
+        "    sync(torch, 'cpu')\n"
+    )
+    assert convert(text) == text

@@ -119,6 +119,11 @@ NOOP: dict[str, list[str]] = {
         'os.environ["NCCL_DEBUG"] = "INFO"\n',
     ],
     "CW141": ["model = torch.nn.DataParallel(model, device_ids=[0, 1])\n"],
+    "CW143": [
+        'with patch("package.is_available", return_value=True):\n    f()\n',
+        'with patch("torch.cuda.is_available", return_value=True):\n    f()\n',
+        "monkeypatch.setattr(package, 'is_available', no)\n",
+    ],
     "CW142": [
         'import os\n\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\n',
         'import os\n\nos.environ.update(CUDA_VISIBLE_DEVICES="0")\n',

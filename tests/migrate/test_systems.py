@@ -58,6 +58,11 @@ CHANGED = [
     (MLU + "y = x.is_mlu\n", 'y = x.device.type == accelerator.type != "cpu"\n'),
     ("import torch\nimport torch_dipu\n\nx = torch.ones(2, device='dipu')\n",
      "x = torch.ones(2, device=accelerator)\n"),
+    # an import beside torch's, or with a comment
+    ("import os, torch, torch_npu\n\nx = x.npu()\n",
+     "import os, torch\n\nHELPx = x.to(accelerator)\n"),
+    ("import torch\nimport torch_npu  # noqa: F401, brings the device\n\nx = x.npu()\n",
+     "x = x.to(accelerator)\n"),
     # an import under another name
     ("import torch\nimport torch_npu.npu as n\nfrom torch_npu import npu\n\nx = n.device_count()\n"
      "y = npu.current_device()\n",
@@ -156,6 +161,10 @@ def test_names_of_other_systems_become_torchs(before: str, after: str) -> None:
 
 
 NOOP = [
+    "import torch\n\n\ndef norm(x, w):\n    import torch_npu\n\n    if x.is_npu:\n"
+    "        return torch_npu.npu_deep_norm(x, x, w, w)[2]\n    return layer_norm(x, w)\n",
+    "import torch\nimport torch_npu\n\n\ndef pack(q):\n    if q.device.type == 'npu':\n"
+    "        return _pack_npu(q)\n    return q\n",
     '"""About npu, torch.npu and .npu()."""\n# x.npu()\nprint("npu")\n',
     'import torch\n\npath = "out/npu/model_npu.pt"\nflags = {"npu": True}\nx.npu\n',
     "import torch\n\nx = x.npu()  # causeway: keep\n",
@@ -576,3 +585,13 @@ def test_a_launch_script_starts_the_converted_program_on_the_device_it_names(tre
     )
     assert "devices 1\n" in done.stdout, "CAUSEWAY_VISIBLE_DEVICES=0"
     assert len(losses(done.stdout, "sim")) == 5
+
+
+def test_a_function_that_imports_torch_and_a_system_needs_no_second_import() -> None:
+    text = (
+        "def f(x):\n    import torch\n    import torch_npu  # noqa\n\n"
+        "    return torch.npu.device_count()\n"
+    )
+    assert convert(text) == (
+        "def f(x):\n    import torch\n\n    return torch.accelerator.device_count()\n"
+    )

@@ -27,7 +27,9 @@ _PRIVATES = {
 _TESTS = re.compile(r"(?:^|/)(?:tests?|testing)/(?:.*/)?test_\w+\.py$|(?:^|/)conftest\.py$")
 # What modules that load a kernel by its name name: an extension of CUDA's, or apex's.
 _NAMED = re.compile(r"\w+_cuda|amp_C")
-_SHORT = 2500  # bytes; a longer function does more than to record a graph
+# Packages for CUDA alone, as modules of tests are named after.
+_TESTED = re.compile(r"(?:^|_)(?:tcnn|tinycudann|flash_?attn|xformers|spconv|apex)(?:_|\.)")
+_SHORT = 4000  # bytes; a longer function does more than to record a graph
 _MARK = re.compile(r"pytest\.mark\.\w*cuda\w*")
 
 
@@ -74,6 +76,8 @@ class Kernels:
             self._whole = f"the compiled kernels of {owner}"
         elif triton and (owner := self._tests_package(sorted(triton))):
             self._whole = f"the kernels of {owner}, by Triton"
+        elif (named := _TESTED.search(path.rpartition("/")[2])) and self._has_tests():
+            self._whole = named[0].strip("_.")
         elif self._serves_tests(path, packages):
             self._whole = "tests of compiled kernels"
         elif self._compiles(path, wrappers):

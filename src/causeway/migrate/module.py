@@ -67,10 +67,12 @@ _VENDOR_ASKED = re.compile(
 )
 # What runs models on CUDA by itself, with torch beside it.
 _RUNTIMES = {
-    "tensorrt", "onnxruntime", "paddle", "pycuda", "torch_tensorrt", "torch2trt",
+    "tensorrt", "onnxruntime", "paddle", "polygraphy", "pycuda", "torch_tensorrt", "torch2trt",
 }  # fmt: skip
 # A test that is skipped without them is about kernels for CUDA, if it speaks of CUDA.
 _NEEDS, _NEEDED = "pytest.importorskip", {"numba", "cupy", "pynvrtc"}
+# What a module hands tensors to, and has code for the CPU and for CUDA alone.
+_NEEDING = ("dgl", "kaldifeat")
 _LOSSES = {"warpctc_pytorch", "warp_rnnt", "warprnnt_pytorch"}  # for the CPU and CUDA
 # What onnxruntime runs a model by.
 PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
@@ -179,6 +181,7 @@ class Module:
         self.said_in_tests: list[ast.AST] = []  # "cuda" that stays among the arguments of a call
         self.types_left: list[ast.AST] = []  # names of CUDA's tensor types as strings
         self.breaking: list[ast.AST] = []  # stays, and fails without CUDA
+        self._around: str | None = None  # one of _NEEDING
         self.fragile: list[tuple[ast.AST, str]] = []  # a name that some devices' modules lack
         self._helper = ""
         self.chosen_late = self.chosen_late or (
@@ -962,6 +965,16 @@ class Module:
         folder = self.path.rpartition("/")[0] or "."
         if folder in self.own.beside_k2 or any("k2" in _heads(n) for n in self.imports()):
             return "k2"
+        if self._around is None:
+            brought = {head for n in self.imports() for head in _heads(n)} - self.own_packages
+            # Also by what another package has of it: `from lhotse import KaldifeatFbank`.
+            brought |= {
+                "kaldifeat" for n in self.imports() for alias in n.names
+                if alias.name.startswith("Kaldifeat")
+            }  # fmt: skip
+            self._around = next((name for name in _NEEDING if name in brought), "")
+        if self._around:
+            return self._around
         if not self._runtimes:
             return ""
         around = [up for _, up in ancestors(node) if isinstance(up, (*FUNCTIONS, ast.ClassDef))]

@@ -24,14 +24,17 @@ def run(module: Module) -> None:
         return
     _behind_names(module)
     _before_breaking(module)
+    _beside_names(module)
     _beside_questions(module)
     _beside_breaking(module)
     _behind_questions(module)
+    _for_each(module)
+    _for_nvidia(module)
     _defaults(module)
     _before_torch(module)
 
 
-def _stays(module: Module, compare: ast.Compare) -> bool:
+def _stays(module: Module, compare: ast.expr) -> bool:
     start, end = module.source.start(compare), module.source.end(compare)
     return not any(start <= e.start and e.end <= end for e in module.edits)
 
@@ -61,26 +64,68 @@ def _behind_names(module: Module) -> None:
 
 def _before_breaking(module: Module) -> None:
     """`if d.type == "cuda": p = torch.cuda.get_device_properties(d)`: a comparison stays with a
-    call that stays CUDA's, and is all that it decides on.
+    call that stays CUDA's, and is all that it decides on; or `if not x.is_cuda: return False`, and
+    the call behind it.
     """
-    for kind in (ast.If, ast.IfExp):
+    for kind in (ast.If, ast.IfExp) if module.breaking else ():
         for choice in module.names.all(kind):
             body = choice.body if isinstance(choice.body, list) else [choice.body]  # type: ignore[attr-defined]
-            if len(body) > _SHORT or not any(
-                module.within(n, part) for n in module.breaking for part in body
-            ):
+            if _leaves(choice):
+                body = after(choice)  # type: ignore[arg-type]
+            elif len(body) > _SHORT:
+                continue
+            if not any(module.within(n, part) for n in module.breaking for part in body):
                 continue
             test = choice.test  # type: ignore[attr-defined]
             says = "it decides on a call that stays CUDA's"
             _take(module, module.source.start(test), module.source.end(test), says, *_COMPARES)
 
 
+def _leaves(choice: ast.AST) -> bool:
+    """Whether a function is left where a question is denied, alone or beside others."""
+    if not isinstance(choice, ast.If) or choice.orelse:
+        return False
+    asked = choice.test.values if isinstance(choice.test, ast.BoolOp) else [choice.test]
+    denied = any(
+        (isinstance(n, ast.UnaryOp) and isinstance(n.op, ast.Not))
+        or (isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.NotEq))
+        for n in asked
+    )
+    both = isinstance(choice.test, ast.BoolOp) and isinstance(choice.test.op, ast.And)
+    return denied and not both and isinstance(choice.body[-1], ast.Return | ast.Raise)
+
+
+def _beside_names(module: Module) -> None:
+    """`d.startswith("cuda") and torch.cuda.is_available()`: what asks torch stays beside a name of
+    CUDA's that does, for the two say one thing.
+    """
+    for named in (*_compared(module), *_prefixes(module)):
+        joined = None
+        for _, up in ancestors(named):
+            if not isinstance(up, ast.BoolOp | ast.UnaryOp):
+                break
+            joined = up if isinstance(up, ast.BoolOp) else joined
+        if joined is not None:
+            low, high = module.source.start(joined), module.source.end(joined)
+            _take(module, low, high, "a name of CUDA's beside it stays", *_COMPARES, "CW114")
+
+
+def _prefixes(module: Module) -> Iterator[ast.Call]:
+    """Calls of `x.startswith("cuda")` that stay as they are."""
+    for call in module.names.all(ast.Call):
+        first = getattr(call.args[0], "value", "") if len(call.args) == 1 else ""
+        named = getattr(call.func, "attr", "") == "startswith" and first in ("cuda", "cuda:")
+        if named and _stays(module, call):
+            yield call
+
+
 def _beside_questions(module: Module) -> None:
     """`d.type == "cuda" and torch.cuda.is_available()`: a comparison stays beside a question that
-    does.
+    does, and so does a number of devices.
     """
     for call in module.names.all(ast.Call):
-        if module.resolve(call.func) != "torch.cuda.is_available":
+        asked = module.resolve(call.func) or module.text(call.func)  # a function may be given torch
+        if asked != "torch.cuda.is_available":
             continue
         start, end = module.source.start(call), module.source.end(call)
         joined = call.up  # type: ignore[attr-defined]
@@ -88,7 +133,8 @@ def _beside_questions(module: Module) -> None:
             continue
         if isinstance(joined, ast.BoolOp) and isinstance(joined.op, ast.And):
             low, high = module.source.start(joined), module.source.end(joined)
-            _take(module, low, high, "the question beside it stays CUDA's", *_COMPARES)
+            says = "the question beside it stays CUDA's"
+            _take(module, low, high, says, *_COMPARES, "CW105")
 
 
 def _beside_breaking(module: Module) -> None:
@@ -120,10 +166,53 @@ def _behind_questions(module: Module) -> None:
         touched = any(e.start <= end and start <= e.end for e in module.edits)
         if touched or module.kept(question):
             continue
-        for part in _only_there(question):
+        for part in (*_only_there(question), *_by_name(question, module)):
             low, high = module.source.start(part), module.source.end(part)
             if high - low < _NEAR:
                 _take(module, low, high, "it is behind a question that stays CUDA's", *_ALL)
+
+
+def _for_each(module: Module) -> None:
+    """`for i in range(torch.cuda.device_count())`, where that stays: so does what is done for each
+    device.
+    """
+    for loop in module.names.all(ast.For):
+        counts = [
+            n for n in ast.walk(loop.iter)
+            if isinstance(n, ast.Call) and module.resolve(n.func) == "torch.cuda.device_count"
+        ]  # fmt: skip
+        low, high = module.source.start(loop.body[0]), module.source.end(loop.body[-1])
+        left = any(_stays(module, count) and not module.kept(count) for count in counts)
+        if left and high - low < _NEAR:
+            _take(module, low, high, "it is for each device of CUDA's, which stay", *_ALL)
+
+
+def _for_nvidia(module: Module) -> None:
+    """`if self.use_nvidia:`, what is behind a switch with NVIDIA's name."""
+    for branch in module.names.all(ast.If):
+        name = getattr(branch.test, "attr", getattr(branch.test, "id", ""))
+        low, high = module.source.start(branch.body[0]), module.source.end(branch.body[-1])
+        if "nvidia" in name.lower() and high - low < _NEAR:
+            _take(module, low, high, "it is behind a switch with NVIDIA's name", *_ALL)
+
+
+def _by_name(question: ast.expr, module: Module) -> Iterator[ast.AST]:
+    """What is only evaluated where an answer is yes that has a name of its own, which is set once:
+    `cuda = torch.cuda.is_available()`, `device = "cuda" if cuda else "cpu"`, `if cuda:`.
+    """
+    stmt = question.up  # type: ignore[attr-defined]
+    target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
+    if not isinstance(target, ast.Name):
+        return
+    held = module.names.holder(target.id, target.scope)  # type: ignore[attr-defined]
+    if held is None or len(held.bindings[target.id]) != 1:
+        return
+    for name in module.names.all(ast.Name):
+        up = name.up  # type: ignore[attr-defined]
+        if not (name.id == target.id and isinstance(up, ast.If | ast.IfExp) and up.test is name):
+            continue
+        if module.names.holder(name.id, name.scope) is held:  # type: ignore[attr-defined]
+            yield from up.body if isinstance(up.body, list) else [up.body]
 
 
 def _only_there(question: ast.expr) -> Iterator[ast.AST]:

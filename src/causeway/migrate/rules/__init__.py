@@ -38,6 +38,7 @@ from causeway.migrate.rules import (
     cw140,
     cw141,
     cw142,
+    cw143,
     cw152,
     cw153,
     cw160,
@@ -48,7 +49,7 @@ from causeway.migrate.rules import (
 _ORDER = (
     cw153, cw104, cw120, cw106, cw107, cw108, cw105, cw109, cw110, cw111, cw112, cw113, cw140,
     cw103, cw115, cw102, cw101, cw121, cw130, cw141, cw142, cw152, cw160, cw161, cw162, cw114,
-    cw122, cw123,
+    cw122, cw123, cw143,
     cw119, cw117, cw116, cw118,
 )  # fmt: skip
 

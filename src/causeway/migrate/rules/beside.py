@@ -92,7 +92,11 @@ def _condition(module: Module, node: ast.AST, names: re.Pattern[str] = _PACKAGE)
             return False
         if isinstance(up, ast.BoolOp):
             for value in up.values:
-                if value is not child and names.search(module.text(value)):
+                if value is child:
+                    continue
+                if names.search(module.text(value)):
+                    return True
+                if names is _PACKAGE and uses_package(module, value):
                     return True
     return False
 
@@ -115,14 +119,66 @@ def _behind(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def uses_package(module: Module, part: ast.AST) -> bool:
-    """Whether code names a package for CUDA alone."""
+    """Whether code names a package for CUDA alone, or imports one."""
     for inner in ast.walk(part):
+        if isinstance(inner, ast.Import | ast.ImportFrom) and not getattr(inner, "level", 0):
+            brought = {alias.name for alias in inner.names} if isinstance(inner, ast.Import) else {
+                inner.module or ""
+            }  # fmt: skip
+            if {name.partition(".")[0] for name in brought} & _PACKAGES - module.own_packages:
+                return True
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
             bound = module.names.bindings(inner)  # also where the package may be missing: None
-            brought = {b.qualified.partition(".")[0] for b in bound if b.kind == "import"}
+            named = {b.qualified for b in bound if b.kind == "import"}
+            if any(name.startswith("mmcv.ops.") for name in named):
+                return True  # compiled for CUDA, or for the few that mmcv is built for
+            brought = {name.partition(".")[0] for name in named}
             if brought & _PACKAGES - module.own_packages:
                 return True
     return False
+
+
+_BRANCH = re.compile(r"\b(backends\.mps|mps|xpu)\.is_available\(\)")
+_DEVICES = re.compile(r"(?:cuda|mps|xpu|cpu|gpu)(?::\d+)?")
+
+
+def other_settings(module: Module, call: ast.AST) -> list[str]:
+    """The devices of torch, as `backends.mps`, that the branches behind a question set up in a way
+    of their own: `self.half = True`, and `elif torch.backends.mps.is_available(): self.half =
+    False`. They keep their branch.
+    """
+    node = next((up for _, up in ancestors(call) if isinstance(up, ast.stmt)), None)
+    if not isinstance(node, ast.If) or not any(n is call for n in ast.walk(node.test)):
+        return []
+    own, found = _settings(node.body), []
+    while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
+        node = node.orelse[0]
+        asked = _BRANCH.search(module.text(node.test))
+        theirs = _settings(node.body)
+        if asked and any(own.get(name, value) != value for name, value in theirs.items()):
+            found.append("backends.mps" if "mps" in asked[1] else "xpu")
+    return found
+
+
+def _settings(body: list[ast.stmt]) -> dict[str, str]:
+    """What a branch sets by constants and types, less the device itself."""
+    return {
+        ast.dump(stmt.targets[0]): ast.dump(stmt.value)
+        for stmt in body
+        if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1
+        and isinstance(stmt.value, ast.Constant | ast.Attribute | ast.Name)
+        and not _DEVICES.fullmatch(str(getattr(stmt.value, "value", "")))
+    }  # fmt: skip
+
+
+def cannot_do_without(module: Module, stmt: ast.AST) -> bool:
+    """Whether a branch begins by an import of a package for CUDA alone, and ends where that fails:
+    `import flash_attn`, also in a `try` whose handler raises.
+    """
+    if isinstance(stmt, ast.Try):
+        raises = all(isinstance(handler.body[-1], ast.Raise) for handler in stmt.handlers)
+        return raises and any(cannot_do_without(module, inner) for inner in stmt.body)
+    return isinstance(stmt, ast.Import | ast.ImportFrom) and uses_package(module, stmt)
 
 
 def asks_another(module: Module, call: ast.AST) -> bool:
@@ -152,6 +208,8 @@ def is_label(module: Module, node: ast.AST) -> bool:
     `f"CUDA available: {…}"`, `{"cuda_available": …}`.
     """
     up = node.up  # type: ignore[attr-defined]
+    if isinstance(up, ast.Call) and getattr(up.func, "id", "") in ("bool", "int", "str"):
+        return len(up.args) == 1 and is_label(module, up)
     if isinstance(up, ast.FormattedValue):
         parts = up.up.values  # type: ignore[attr-defined]
         before = parts[parts.index(up) - 1] if parts.index(up) else None
@@ -162,7 +220,8 @@ def is_label(module: Module, node: ast.AST) -> bool:
         return len(up.args) == 1 and _says_cuda(text) and "avail" in shown
     if isinstance(up, ast.Dict):
         key = up.keys[up.values.index(node)] if node in up.values else None
-        return _says_cuda(key) and "avail" in str(getattr(key, "value", "")).lower()
+        says = str(getattr(key, "value", "")).lower()
+        return "avail" in says and (_says_cuda(key) or _of_build(module, up))
     if isinstance(up, ast.Call) and node in up.args and up.args.index(node):
         name = up.func.attr if isinstance(up.func, ast.Attribute) else getattr(up.func, "id", "")
         before = up.args[up.args.index(node) - 1]
@@ -172,14 +231,53 @@ def is_label(module: Module, node: ast.AST) -> bool:
     return False
 
 
+def _of_build(module: Module, shown: ast.Dict) -> bool:
+    """Whether a dictionary says which CUDA torch was built for: `{"build": torch.version.cuda}`."""
+    return any(module.resolve(value) == "torch.version.cuda" for value in shown.values)
+
+
+def is_count_of_cuda(module: Module, call: ast.Call) -> bool:
+    """Whether a number of devices is shown by a key that says "CUDA", beside what torch was built
+    for: `{"torch_cuda": torch.version.cuda, "cuda_device_count": torch.cuda.device_count()}`.
+    """
+    value, up = call, call.up  # type: ignore[attr-defined]
+    if isinstance(up, ast.Call) and getattr(up.func, "id", "") in ("int", "str"):
+        value, up = up, up.up  # type: ignore[attr-defined]
+    if not isinstance(up, ast.Dict) or value not in up.values:
+        return False
+    return _says_cuda(up.keys[up.values.index(value)]) and _of_build(module, up)
+
+
 def named_label(module: Module, call: ast.Call) -> bool:
     """The same of a question that has a name in its function: `there = torch.cuda.is_available()`,
     `info["CUDA available"] = there`.
     """
     stmt = call.up  # type: ignore[attr-defined]
     target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
+    if isinstance(target, ast.Subscript):  # info["CUDA available"] = torch.cuda.is_available()
+        key = str(getattr(target.slice, "value", ""))
+        return _says_cuda(target.slice) and "avail" in key.lower()
     if not isinstance(target, ast.Name):
         return False
+    held = module.names.holder(target.id, target.scope)  # type: ignore[attr-defined]
+    if any(
+        name.id == target.id
+        and isinstance(name.ctx, ast.Load)
+        and _decides(name)
+        and module.names.holder(name.id, name.scope) is held  # type: ignore[attr-defined]
+        for name in module.names.all(ast.Name)
+    ):
+        return False  # what it chooses is put on the device
+    if any(_shows_named(show, target.id) for show in module.names.all(ast.Call)):
+        return True
+    if any(
+        name.id == target.id
+        and isinstance(name.up, ast.FormattedValue)  # type: ignore[attr-defined]
+        and is_label(module, name)
+        and module.names.holder(name.id, name.scope) is held  # type: ignore[attr-defined]
+        for name in module.names.all(ast.Name)
+    ):
+        return True
     return any(
         isinstance(shown.value, ast.Name)
         and shown.value.id == target.id
@@ -187,6 +285,33 @@ def named_label(module: Module, call: ast.Call) -> bool:
         and _says_cuda(place.slice)
         for shown in module.names.all(ast.Assign)
     )
+
+
+def _decides(name: ast.Name) -> bool:
+    """Whether a name chooses a device, and is not only shown."""
+    for child, up in ancestors(name):
+        if isinstance(up, ast.If | ast.IfExp) and up.test is child:
+            body = up.body if isinstance(up.body, list) else [up.body]
+            return any(_puts(n) for stmt in body for n in ast.walk(stmt))
+        if not isinstance(up, ast.BoolOp | ast.UnaryOp | ast.Compare):
+            return False
+    return False
+
+
+def _puts(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and _DEVICES.fullmatch(node.value) is not None
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr in ("cuda", "to")
+
+
+def _shows_named(call: ast.Call, name: str) -> bool:
+    """Whether a call shows a name by a text that says CUDA: `log("cuda_available=%s", name)`."""
+    shows = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    given = any(isinstance(arg, ast.Name) and arg.id == name for arg in call.args[1:])
+    return given and bool(_SHOWS.search(shows)) and _says_cuda(call.args[0]) and (
+        "avail" in str(getattr(call.args[0], "value", "")).lower()
+    )  # fmt: skip
 
 
 def _says_cuda(node: ast.AST | None) -> bool:
@@ -283,6 +408,42 @@ _ALONE = re.compile(
     r"|\bonly (?:on|for|supported (?:on|by)) cuda\b|\bcuda[- ]only\b)",
     re.I,
 )
+
+
+_THERE = re.compile(r"\bCUDA\b.{0,12}\bavail", re.I)
+
+
+def shows_cuda(module: Module, body: list[ast.stmt]) -> bool:
+    """Whether a branch shows that CUDA is there, `print("CUDA is available")`, and puts nothing on
+    a device.
+    """
+    parts = [s for stmt in body for s in (stmt.body if isinstance(stmt, ast.For) else [stmt])]
+    calls = [s.value for s in parts if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
+    shown = [
+        c for c in calls if _SHOWS.search(getattr(c.func, "attr", getattr(c.func, "id", "")))
+    ]  # fmt: skip
+    said = any(
+        _THERE.search(str(n.value))
+        for c in shown
+        for n in ast.walk(c)
+        if isinstance(n, ast.Constant)
+    )
+    return said and not any(
+        getattr(n, "attr", "") in ("to", "device") or getattr(n, "value", "") == "cuda"
+        or (isinstance(n, ast.Attribute) and n.attr == "cuda" and not module.resolve(n))
+        for stmt in body for n in ast.walk(stmt)
+    )  # fmt: skip
+
+
+_KERNELS = re.compile(r"(?:^|_)cuda_(?:kernels?|graphs?|ext(?:ension)?s?)$")
+
+
+def sets_kernels(part: ast.AST) -> bool:
+    """Whether code says that kernels of CUDA's are used: `self.use_cuda_kernel = True`."""
+    targets = part.targets if isinstance(part, ast.Assign) else []
+    said = getattr(getattr(part, "value", None), "value", None)
+    names = (getattr(t, "id", getattr(t, "attr", "")) for t in targets)
+    return said is not False and any(_KERNELS.search(name) for name in names)
 
 
 _REQUIRING = re.compile(r"#.*\b(?:requir(?:es?|ing)|needs?|needing) (?:an? )?cuda\b", re.I)
@@ -468,9 +629,16 @@ _NEAR = 2000  # bytes; a comment in a longer branch is about a part of it
 
 
 def in_requirement(node: ast.AST) -> bool:
-    """Whether it is in a function that tests use to require CUDA: `def requires_cuda():`."""
+    """Whether it is in a function that tests use to require CUDA, `def requires_cuda():`, or beside
+    an argument that does: `if require_cuda and not torch.cuda.is_available(): raise`.
+    """
     return any(
-        isinstance(up, FUNCTIONS) and _REQUIRES.search(up.name) is not None
+        (isinstance(up, FUNCTIONS) and _REQUIRES.search(up.name) is not None)
+        or (
+            isinstance(up, ast.BoolOp)
+            and isinstance(up.op, ast.And)
+            and any(_REQUIRES.search(getattr(v, "id", getattr(v, "attr", ""))) for v in up.values)
+        )
         for _, up in ancestors(node)
     )
 

@@ -8,7 +8,7 @@ import re
 from causeway.migrate import knowledge
 from causeway.migrate.chains import compared_beside
 from causeway.migrate.module import VENDORS, Module
-from causeway.migrate.names import ancestors
+from causeway.migrate.names import FUNCTIONS, all_arguments, ancestors, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.source import Edit
 
@@ -20,6 +20,60 @@ def for_each_vendor(node: ast.AST) -> bool:
     its branch is CUDA's, and stays.
     """
     return any(name.partition(":")[0] in VENDORS for name in compared_beside(node))
+
+
+def beside_vendor(node: ast.AST) -> bool:
+    """Whether a name is what is left once another vendor's was asked for: `"npu" if device.type ==
+    "npu" else "cuda"`.
+    """
+    child = node
+    for up in (u for _, u in ancestors(node)):
+        if not isinstance(up, ast.IfExp):
+            return False
+        asked = {n.value for n in ast.walk(up.test) if isinstance(n, ast.Constant)}
+        taken = getattr(up.body, "value", "")
+        if up.orelse is child and taken in VENDORS and taken in asked:
+            return True
+        child = up
+    return False
+
+
+def stated(module: Module, node: ast.AST) -> bool:
+    """Whether code states where a tensor is that it put on the device itself: `y = f(x.cuda())`,
+    `assert y.is_cuda`. Where there is no accelerator that is the CPU.
+    """
+    holder: ast.AST = node.up  # type: ignore[attr-defined]
+    while isinstance(holder, ast.BoolOp) and isinstance(holder.op, ast.And):
+        holder = holder.up  # type: ignore[attr-defined]
+    if isinstance(holder, ast.Call):
+        if getattr(holder.func, "attr", "") != "assertTrue" or node not in holder.args[:1]:
+            return False
+    elif not isinstance(holder, ast.Assert):
+        return False
+    function = next((up for _, up in ancestors(node) if isinstance(up, FUNCTIONS)), None)
+    owner = _owner(node)
+    held = module.names.holder(owner.id, owner.scope) if owner is not None else None  # type: ignore[attr-defined]
+    if function is None or owner is None or held is None or held.node is not function:
+        return False
+    if owner.id in {arg.arg for arg in all_arguments(function.args)}:
+        return False
+    here = module.source.start(statement(node))
+    return any(
+        module.source.start(n) < here and (
+            getattr(n.func, "attr", "") == "cuda"
+            or any(str(getattr(given, "value", "")).partition(":")[0] == "cuda"
+                   for given in (*n.args, *(k.value for k in n.keywords)))
+        )
+        for n in ast.walk(function) if isinstance(n, ast.Call)
+    )  # fmt: skip
+
+
+def _owner(node: ast.AST) -> ast.Name | None:
+    """The name whose device is asked for: `y` of `y.device.type == "cuda"`."""
+    inner: ast.AST | None = node.left if isinstance(node, ast.Compare) else node
+    while isinstance(inner, ast.Attribute | ast.Subscript):
+        inner = inner.value
+    return inner if isinstance(inner, ast.Name) else None
 
 
 def stays_without_device(module: Module, rule: Rule, node: ast.AST) -> bool:

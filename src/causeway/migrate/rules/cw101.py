@@ -8,7 +8,7 @@ import re
 from causeway.migrate.module import Fold, Module
 from causeway.migrate.names import FUNCTIONS, ancestors, statement
 from causeway.migrate.rule import Rule
-from causeway.migrate.rules.branches import negated, stays_without_device
+from causeway.migrate.rules.branches import beside_vendor, negated, stays_without_device
 from causeway.migrate.rules.kernels import chooses_kernel
 from causeway.migrate.rules.roles import (
     Role,
@@ -33,7 +33,7 @@ RULE = Rule(
     'x = torch.ones(2, device=accelerator)\ny = x.to(f"{accelerator.type}:0")\n',
 )
 # "cuda:0", and what is completed by % or .format or +.
-_WITH_INDEX = re.compile(r"cuda:(\d*|%[ds]|\{[^{}]*\})")
+_WITH_INDEX = re.compile(r"cuda: *(\d*|%[ds]|\{[^{}]*\})")  # old torch took the spaces
 
 
 def run(module: Module) -> None:
@@ -161,6 +161,15 @@ def _constant(module: Module, node: ast.Constant) -> None:
         module.report(RULE, node, "portable", "a test gives an object this device",
                       tip="Leave it where no tensor is made there.")  # fmt: skip
         return
+    if not module.vendor and _of_fork(module, node):
+        says = "torch.random.fork_rng takes CUDA's devices here"
+        tip = "Give it `device_type` too, where the device's module has a generator."
+        module.report(RULE, node, "manual", says, tip=tip)
+        return
+    if not module.vendor and beside_vendor(node):
+        tip = "Add the device's, or read the type of the device that is used."
+        module.report(RULE, node, "portable", "the program has a name for each vendor", tip=tip)
+        return
     if not module.vendor and _of_literal(module, node):
         module.report(
             RULE, node, "manual", "its annotation takes the words of a Literal alone",
@@ -168,6 +177,8 @@ def _constant(module: Module, node: ast.Constant) -> None:
         )  # fmt: skip
         return
     found = role(module, node, "device")
+    if found is None and not module.vendor and _beside_moved(node):
+        found = Role.TYPE
     parts = module.source.string_parts(node)
     if found is not None and module.backend_left and not module.vendor:
         module.report(RULE, node, "manual", "the module asks for NCCL and does not import torch",
@@ -205,10 +216,11 @@ def _constant(module: Module, node: ast.Constant) -> None:
     elif _filled(module, node):
         call = node.up.up  # type: ignore[attr-defined]
         at = module.source.start(node) + len(parts[0]) + len(parts[1])
-        edits = [Edit(at, at + 4, "{}"), module.insert_first(call, module.device_type(node))]
+        gap = len(parts[2]) - len(_packed(parts[2]))
+        edits = [Edit(at, at + 5 + gap, "{}:"), module.insert_first(call, module.device_type(node))]
     elif node.value == "cuda":
         text = module.device(node) if found is Role.DEVICE else module.device_type(node)
-        edits = [module.replace(node, _apart(module, node, text))]
+        edits = [module.replace(node, _apart(module, node, text)), *_not_cpu(module, node)]
         _fold(module, node)
     else:
         edits = [module.replace(node, _apart(module, node, _indexed(module, node, parts)))]
@@ -218,6 +230,62 @@ def _constant(module: Module, node: ast.Constant) -> None:
             return
         edits += _without_index(module, node)
     module.change(RULE, node, edits, f"the accelerator in place of {module.text(node)}")
+
+
+def _not_cpu(module: Module, node: ast.Constant) -> list[Edit]:
+    """Edits for `"cpu" != x in ("gpu", accelerator.type)`: where there is no accelerator, the CPU
+    is none of them. An assertion may find it there, as what it asks about is the CPU then.
+    """
+    among = node.up  # type: ignore[attr-defined]
+    if not isinstance(among, ast.List | ast.Tuple | ast.Set):
+        return []
+    asked = among.up  # type: ignore[union-attr]
+    if not isinstance(asked, ast.Compare) or asked.comparators != [among] or module.available(node):
+        return []
+    if any(getattr(n, "value", "") == "cpu" for n in among.elts):
+        return []
+    stmt, negative = statement(asked), isinstance(asked.ops[0], ast.NotIn)
+    refuses = isinstance(stmt, ast.If) and any(isinstance(s, ast.Raise) for s in stmt.body)
+    if refuses or isinstance(stmt, ast.Assert) or not isinstance(asked.left, _NAMED):
+        return []
+    source, quote = module.source, module.quote_for(node)
+    start, end = source.start(asked), source.end(asked)
+    prefix, edits = f"{quote}cpu{quote} != ", []
+    if negative:
+        at = source.skip(source.end(asked.left), also=b")")
+        edits.append(Edit(at, source.skip(at + 3) + 2, "in"))
+        prefix = "not " + prefix
+    if module.parenthesised(asked, "x") != "x" or (
+        negative and isinstance(asked.up, ast.UnaryOp)  # type: ignore[attr-defined]
+    ):
+        return [Edit(start, start, f"({prefix}"), *edits, Edit(end, end, ")")]
+    return [Edit(start, start, prefix), *edits]
+
+
+_NAMED = ast.Name | ast.Attribute | ast.Subscript
+
+
+def _beside_moved(node: ast.Constant) -> bool:
+    """Whether it is an argument of a call that gets something moved to the device too, which goes
+    with it: `measure(Net().cuda(), sizes, "cuda")`.
+    """
+    call = node.up  # type: ignore[attr-defined]
+    return node.value == "cuda" and isinstance(call, ast.Call) and node in call.args and any(
+        isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "cuda" and not n.args
+        for arg in call.args if arg is not node for n in ast.walk(arg)
+    )  # fmt: skip
+
+
+def _of_fork(module: Module, node: ast.Constant) -> bool:
+    """Whether it is among the devices of torch.random.fork_rng, which are CUDA's as long as its
+    `device_type` is not given.
+    """
+    return any(
+        isinstance(up, ast.Call)
+        and module.resolve(up.func) == "torch.random.fork_rng"
+        and not any(k.arg == "device_type" for k in up.keywords)
+        for _, up in ancestors(node)
+    )
 
 
 def _of_literal(module: Module, node: ast.Constant) -> bool:
@@ -339,16 +407,21 @@ def _filled(module: Module, node: ast.Constant) -> bool:
     if not (isinstance(up, ast.Attribute) and isinstance(up.up, ast.Call) and up.up.func is up):  # type: ignore[attr-defined]
         return False
     call = up.up  # type: ignore[attr-defined]
-    filled = node.value in ("cuda:{}", "cuda:{:d}")
+    filled = _packed(str(node.value)) in ("cuda:{}", "cuda:{:d}")
     return filled and bool(call.args) and not call.keywords
 
 
 def _indexed(module: Module, node: ast.Constant, parts: tuple[str, str, str]) -> str:
-    rest = parts[2][4:]
+    rest = _packed(parts[2])[4:]
     if "{" in rest:  # "cuda:{}".format(i)
         rest = rest.replace("{", "{{").replace("}", "}}")
     quote = module.quote_for(node) if module.in_fstring(node) else parts[1]
     return f"f{quote}{{{module.device_type(node)}}}{rest}{quote}"
+
+
+def _packed(text: str) -> str:
+    """A device's name without spaces before its index, which torch refuses: "cuda: 0"."""
+    return re.sub(r"^cuda: +", "cuda:", text)
 
 
 def _apart(module: Module, node: ast.expr, text: str) -> str:

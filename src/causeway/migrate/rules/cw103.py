@@ -9,7 +9,7 @@ from causeway.migrate.module import Module
 from causeway.migrate.names import statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules.beside import is_label
-from causeway.migrate.rules.branches import for_each_vendor, no_other
+from causeway.migrate.rules.branches import for_each_vendor, no_other, stated
 from causeway.migrate.rules.kernels import chooses_kernel
 from causeway.migrate.source import Edit
 
@@ -97,7 +97,7 @@ def _own(module: Module, node: ast.Attribute) -> bool:
 def _edits(module: Module, node: ast.Attribute) -> list[Edit]:
     source, end = module.source, module.source.end(node)
     text = f"device.type == {module.device_type(node)}"
-    if not module.available(node):
+    if not module.available(node) and not stated(module, node):
         text += no_other(module, node)
     edits = []
     if module.parenthesised(node, text) != text:

@@ -39,6 +39,11 @@ def run(module: Module) -> None:
                 RULE, use.node, "portable", "it is a switch of a library for CUDA alone",
                 tip="Leave it, or give the library another device.", api=use.api,
             )  # fmt: skip
+        elif use.call and beside.is_count_of_cuda(module, use.call):
+            module.report(
+                RULE, use.node, "portable", "a text beside it says that it is about CUDA",
+                tip="Leave it, or show the number of the devices in use too.", api=use.api,
+            )  # fmt: skip
     table.run(module, RULE)
 
 

@@ -43,6 +43,18 @@ def run(module: Module) -> None:
                           tip="Leave it.", api=use.api)  # fmt: skip
             module.done.add(id(use.node))
             continue
+        if not module.vendor and call is not None and (reads := _read(module, call)):
+            if reads == "number" and len(call.args) == 1 and not call.keywords:
+                start, end = module.source.start(call), module.source.end(call)
+                low, high = module.source.start(call.args[0]), module.source.end(call.args[0])
+                edits = [Edit(start, low, ""), Edit(high, end, "")]
+                says = "what takes this for the device takes the index"
+                module.change(RULE, call, edits, says, api=use.api)
+            else:
+                module.report(RULE, call, "manual", "it is read, and no context alone",
+                              tip="Keep the index in a name.", api=use.api)  # fmt: skip
+            module.done.add(id(use.node))
+            continue
         if module.vendor:
             table.vendor(module, RULE, use)
             continue
@@ -65,6 +77,36 @@ def run(module: Module) -> None:
                           "the context of the device in use, which takes an index or a device",
                           tip=api.tip, api=use.api)  # fmt: skip
     table.run(module, RULE)
+
+
+def _read(module: Module, call: ast.Call) -> str:
+    """Whether a context is no context but a device, which is handed on or read, also by its name:
+    `d = torch.cuda.device(0)`, `torch.cuda.get_device_properties(d)`, `d.idx`. "number" where an
+    index does.
+    """
+    stmt = call.up  # type: ignore[attr-defined]
+    target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
+    if not isinstance(target, ast.Name):
+        return _is_read(module, call)
+    held = module.names.holder(target.id, target.scope)  # type: ignore[attr-defined]
+    found = {
+        _is_read(module, name)
+        for name in module.names.all(ast.Name)
+        if name.id == target.id
+        and isinstance(name.ctx, ast.Load)
+        and module.names.holder(name.id, name.scope) is held  # type: ignore[attr-defined]
+    }
+    return "number" if found == {"number"} else "object" if found - {""} else ""
+
+
+def _is_read(module: Module, node: ast.expr) -> str:
+    up = node.up  # type: ignore[attr-defined]
+    if isinstance(up, ast.keyword):
+        up = up.up  # type: ignore[attr-defined]
+    if isinstance(up, ast.Attribute):
+        return "object" if up.attr == "idx" else ""
+    taken = isinstance(up, ast.Call) and up.func is not node
+    return "number" if taken and module.resolve(up.func).startswith("torch.cuda.") else ""
 
 
 def _around_kernels(module: Module, node: ast.AST) -> bool:

@@ -7,7 +7,7 @@ import re
 
 from causeway.migrate import knowledge
 from causeway.migrate.module import Module, Use, alone
-from causeway.migrate.names import ancestors, before, block, statement
+from causeway.migrate.names import FUNCTIONS, ancestors, before, block, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import table
 from causeway.migrate.source import Edit
@@ -27,6 +27,7 @@ _STATES = (
     "torch.cuda.get_rng_state", "torch.cuda.get_rng_state_all", "torch.cuda.set_rng_state",
     "torch.cuda.set_rng_state_all", "torch.cuda.default_generators",
 )  # fmt: skip
+_SEEDING = ("torch.manual_seed", "torch.random.manual_seed")
 _SEEDS = {f"torch.cuda.{name}" for name in ("manual_seed", "manual_seed_all", "seed", "seed_all")}
 
 
@@ -67,11 +68,13 @@ def _of_the_device_alone(module: Module, use: Use) -> bool:
         return False
     if any(True for _ in module.uses(*_STATES)) or _of_one_device(module, call):
         return True
+    if _in_forward(module, call) or _counts_on(module, call):
+        return True
     wanted = module.text(call.args[0])
     if not module.available(call):
         return _cpu_has_another(module, call, wanted)
     return not isinstance(call.args[0], ast.Name | ast.Attribute | ast.Constant) or not any(
-        module.resolve(c.func) == "torch.manual_seed" and module.text(c.args[0]) == wanted
+        module.resolve(c.func) in _SEEDING and module.text(c.args[0]) == wanted
         for c in module.names.all(ast.Call)
         if c.args
     )
@@ -91,6 +94,19 @@ def _of_one_device(module: Module, call: ast.Call) -> bool:
     )
 
 
+def _in_forward(module: Module, call: ast.Call) -> bool:
+    """Whether a layer seeds the device alone in each step, so that it draws the same again: the
+    CPU's generator, which orders the data, goes on.
+    """
+    function = next((up for _, up in ancestors(call) if isinstance(up, FUNCTIONS)), None)
+    if function is None or function.name != "forward":
+        return False
+    return not any(
+        module.resolve(n.func) in _SEEDING
+        for n in ast.walk(function) if isinstance(n, ast.Call)
+    )  # fmt: skip
+
+
 def _cpu_has_another(module: Module, call: ast.Call, wanted: str) -> bool:
     """Whether a statement before it in the block gives the CPU another seed, which a second
     torch.manual_seed would replace.
@@ -99,11 +115,27 @@ def _cpu_has_another(module: Module, call: ast.Call, wanted: str) -> bool:
     seeds = [
         s.value for s in before(stmt)
         if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) and len(s.value.args) == 1
-        and module.resolve(s.value.func) == "torch.manual_seed"
+        and module.resolve(s.value.func) in _SEEDING
     ] if stmt is not None else []  # fmt: skip
     return bool(seeds) and module.text(seeds[-1].args[0]) != wanted and not any(
         module.text(s.args[0]) == wanted for s in seeds
     )  # fmt: skip
+
+
+def _counts_on(module: Module, call: ast.Call) -> bool:
+    """Whether the seed's name gets another value behind the CPU's seed: `seed += 1`."""
+    stmt = alone(module, call)
+    names = {n.id for n in ast.walk(call) if isinstance(n, ast.Name)}
+    for other in reversed(before(stmt)) if stmt is not None else ():
+        targets = (
+            other.targets if isinstance(other, ast.Assign) else [getattr(other, "target", None)]
+        )
+        if any(getattr(target, "id", "") in names for target in targets):
+            return any(
+                module.resolve(n.func) in _SEEDING
+                for s in before(other) for n in ast.walk(s) if isinstance(n, ast.Call)
+            )  # fmt: skip
+    return False
 
 
 def _seeded_beside(module: Module, use: Use) -> bool:
@@ -266,7 +298,7 @@ def _seeds(module: Module, stmt: ast.stmt, wanted: str) -> bool:
     call = stmt.value if isinstance(stmt, ast.Expr) else None
     return (
         isinstance(call, ast.Call)
-        and module.resolve(call.func) == ("torch.manual_seed" if wanted else "torch.seed")
+        and module.resolve(call.func) in (_SEEDING if wanted else ("torch.seed",))
         and "".join(module.text(arg) for arg in call.args) == wanted
     )
 

@@ -14,6 +14,7 @@ from causeway.migrate.rules import beside, table
 from causeway.migrate.rules.kernels import (
     asks_capability,
     builds_for_cuda,
+    compiles_for_cuda,
     names_build,
     sets_switches,
 )
@@ -99,7 +100,8 @@ def run(module: Module) -> None:
             )  # fmt: skip
         elif (
             use.call and not module.vendor
-            and ((names := _fragile(module, use)) or module.in_float64)
+            and ((names := _fragile(module, use)) or module.in_float64
+                 or beside.other_settings(module, use.call))
         ):  # fmt: skip
             _widened(module, use, names)
         else:
@@ -107,14 +109,20 @@ def run(module: Module) -> None:
 
 
 def _counts_gpus(call: ast.Call) -> bool:
-    """Whether a question chooses a Trainer's number of GPUs in a dictionary of its arguments:
-    `{"gpus": 1 if torch.cuda.is_available() else 0}`.
+    """Whether a question chooses a Trainer's number of GPUs in a dictionary of its arguments, or
+    what goes with that: `{"gpus": 1 if torch.cuda.is_available() else 0}`.
     """
     choice = call.up  # type: ignore[attr-defined]
     held = choice.up if isinstance(choice, ast.IfExp) and choice.test is call else None  # type: ignore[attr-defined]
     if not isinstance(held, ast.Dict) or choice not in held.values:
         return False
-    return getattr(held.keys[held.values.index(choice)], "value", "") == "gpus"
+    return any(  # of itself, or of what is chosen with it: "strategy"
+        getattr(key, "value", "") == "gpus" and (
+            value is choice
+            or (isinstance(value, ast.IfExp) and ast.dump(value.test) == ast.dump(call))
+        )
+        for key, value in zip(held.keys, held.values, strict=True)
+    )  # fmt: skip
 
 
 _COPIES = re.compile(r"ddp|fsdp|deepspeed", re.I)
@@ -194,6 +202,9 @@ def _widened(module: Module, use: Use, names: list[str]) -> None:
     if module.in_float64:
         asks += f" and not {torch}.backends.mps.is_available()"
         tip = "Apple's device has no float64; take the question away where float32 will do."
+    elif others := beside.other_settings(module, call):
+        asks += "".join(f" and not {torch}.{name}.is_available()" for name in others)
+        tip = tip or "The branch behind it has settings of its own for that device."
     edits = [*module.rename(use, "torch.accelerator.is_available")]
     start, end = module.source.start(call), module.source.end(call)
     inside = isinstance(call.up, ast.If | ast.IfExp | ast.Assign | ast.Return | ast.keyword) or (  # type: ignore[attr-defined]
@@ -204,7 +215,8 @@ def _widened(module: Module, use: Use, names: list[str]) -> None:
     module.change(
         RULE, call, edits,
         "whether there is a device, and whether its module has the name" if names
-        else "whether there is a device, which has float64",
+        else "whether there is a device, which has float64" if module.in_float64
+        else "whether there is a device that has no branch of its own",
         tip=tip, api=use.api,
     )  # fmt: skip
     module.done.add(id(use.node))
@@ -314,7 +326,7 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
         return True
     if names_build(use.node) or any(builds_for_cuda(node) for node in _by_name(module, use)):
         return True
-    if _builds_extension(module):
+    if _builds_extension(module) or _of_compiled(module, use) or _of_graphs_class(module, use):
         return True
     if beside.of_graphs(use.node) or beside.in_requirement(use.node):
         return True
@@ -330,7 +342,7 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
     ):
         return True
     for up, region in _regions(use):
-        if any(builds_for_cuda(node) for node in region):
+        if any(builds_for_cuda(node) or beside.sets_kernels(node) for node in region):
             return True
         if any(beside.hands_cudas_module(module, part) for part in region):
             return True
@@ -345,7 +357,11 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
             return True
         if isinstance(up, ast.If) and beside.has_torchs_code(up):
             return True
+        if isinstance(up, ast.If) and region == up.body and beside.shows_cuda(module, up.body):
+            return True
         if isinstance(up, ast.If) and beside.is_for_each(module, up):
+            return True
+        if any(beside.cannot_do_without(module, node) for node in region):
             return True
         needed = beside.beside_package(module, use.node, region) or _reads_version(module, region)
         if needed and not _converted(module, region):
@@ -360,6 +376,28 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
             if not all(_guard(module, node, up) for node in stays):
                 return True
     return False
+
+
+def _of_compiled(module: Module, use: Use) -> bool:
+    """Whether a question is about the kernels that its module compiles for CUDA, and chooses no
+    device.
+    """
+    up = use.call.up if use.call else None  # type: ignore[attr-defined]
+    return not isinstance(up, ast.IfExp) and compiles_for_cuda(module)
+
+
+_GRAPHS = ("torch.cuda.CUDAGraph", "torch.cuda.graph")
+
+
+def _of_graphs_class(module: Module, use: Use) -> bool:
+    """Whether the answer no ends the making of an object of a class that records CUDA graphs."""
+    stmt = statement(use.node)
+    home = next((up for _, up in ancestors(stmt) if isinstance(up, ast.ClassDef)), None)
+    raises = isinstance(stmt, ast.If) and isinstance(stmt.body[-1], ast.Raise)
+    return raises and home is not None and any(
+        isinstance(n, ast.Attribute | ast.Name) and module.resolve(n) in _GRAPHS
+        for n in ast.walk(home)
+    )  # fmt: skip
 
 
 def _answered_by(module: Module, use: Use, node: ast.AST) -> bool:

@@ -8,7 +8,12 @@ from causeway.migrate.module import Module
 from causeway.migrate.names import after, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import beside
-from causeway.migrate.rules.branches import for_each_vendor, no_other, stays_without_device
+from causeway.migrate.rules.branches import (
+    for_each_vendor,
+    no_other,
+    stated,
+    stays_without_device,
+)
 from causeway.migrate.rules.kernels import chooses_kernel
 from causeway.migrate.rules.roles import device_like, name_goes_elsewhere
 from causeway.migrate.source import Edit
@@ -212,7 +217,7 @@ def _exact(module: Module, node: ast.Compare, literal: ast.expr) -> list[Edit]:
                 return [Edit(a, b, "==" if negative else "!="), Edit(*place, cpu)]
             if literal is not node.left:  # `device not in ("cpu", "mps")`
                 return [Edit(a, b, "in" if negative else "not in"), Edit(*place, others)]
-    if there:
+    if there or (isinstance(node.ops[0], ast.Eq) and stated(module, node)):
         return [Edit(module.source.start(literal), module.source.end(literal), kind)]
     prefix, suffix = ("not ", "") if negative else ("", "")
     up = node.up  # type: ignore[attr-defined]

@@ -58,7 +58,9 @@ def _context(module: Module, use: Use, name: str) -> None:
     if call is None:
         _named(module, use, name)
         return
-    edits = [*module.rename(use, api.to), module.insert_first(call, module.device_type(call))]
+    edits = [*module.rename(use, api.to)]
+    if not any(k.arg == "device_type" for k in call.keywords):
+        edits.append(module.insert_first(call, module.device_type(call)))
     if name == "autocast":
         for arg, parameter in zip(call.args, _AUTOCAST, strict=False):
             at = module.argument_start(call, arg)
@@ -241,6 +243,8 @@ def _literal(module: Module, use: Use) -> None:
     sides = [device.body, device.orelse] if isinstance(device, ast.IfExp) else [device]
     if not any(isinstance(side, ast.Constant) and side.value == "cuda" for side in sides):
         return
+    if any(isinstance(side, ast.Constant) and side.value == "cpu" for side in sides):
+        return  # the program's own choice, which is on there
     name = use.api.rpartition(".")[2]
     position = made_of + (2 if name == "autocast" else 5)
     edits = _enabled(module, call, name, position)

@@ -42,7 +42,12 @@ def _converted(module: Module, test: ast.expr) -> bool:
     if isinstance(test, ast.Call) and module.resolve(test.func) == "torch.accelerator.is_available":
         return True
     place = module.source.start(test), module.source.end(test)
-    return any(d.kind == "changed" and (d.start, d.end) == place for d in module.drafts)
+    return any(
+        d.kind == "changed" and (d.start, d.end) == place
+        # A question that leaves a device out leaves it to its own branch.
+        and not any(" and not " in edit.text for edit in d.edits)
+        for d in module.drafts
+    )  # fmt: skip
 
 
 def _behind(module: Module, node: ast.If | ast.IfExp) -> None:

@@ -20,6 +20,8 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
     """
     if _by_architecture(module, node) or beside.of_cuda(module, node):
         return True
+    if compiles_for_cuda(module) or _needs_extension(module):
+        return True
     if beside.beside_narrow(node) or _chooses_index(node) or beside.chooses_module(module, node):
         return True
     if any(
@@ -76,6 +78,37 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
             if api.startswith("triton") or name.endswith("_kernel"):
                 return True
     return False
+
+
+def compiles_for_cuda(module: Module) -> bool:
+    """Whether a module compiles kernels of CUDA's as it runs: `load_inline(…, cuda_sources=…)`, or
+    `load(…)` with files of CUDA's. Its questions are about them.
+    """
+    text = module.source.text
+    if "cpp_extension" not in text or not ("cuda_sources" in text or ".cu" in text):
+        return False
+    called = {
+        module.resolve(call.func).rpartition(".")
+        for call in module.names.all(ast.Call)
+    }  # fmt: skip
+    loads = any(
+        home == "torch.utils.cpp_extension" and name in ("load", "load_inline")
+        for home, _, name in called
+    )
+    return loads and ("cuda_sources" in text or any(
+        isinstance(n.value, str) and n.value.endswith(".cu") for n in module.names.all(ast.Constant)
+    ))  # fmt: skip
+
+
+def _needs_extension(module: Module) -> bool:
+    """Whether a module cannot be imported without an extension that its tree builds for CUDA."""
+    return bool(module.extensions) and any(
+        isinstance(node.up, ast.Module) and any(  # type: ignore[union-attr]
+            f"{getattr(node, 'module', '') or ''}.{alias.name}".strip(".") in module.extensions
+            for alias in node.names
+        )
+        for node in module.imports()
+    )  # fmt: skip
 
 
 def _chooses_index(node: ast.AST) -> bool:

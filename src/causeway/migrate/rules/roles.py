@@ -68,6 +68,9 @@ class Role(Enum):
     TYPE = 2
 
 
+_CASES = ("parametrize", "fixture")
+
+
 def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) -> Role | None:
     """The role of a string as a "device" or a "backend", or None where nothing shows one.
 
@@ -84,6 +87,8 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             certain |= _counterpart(other, what)
         elif isinstance(up, ast.keyword):
             call = up.up  # type: ignore[attr-defined]
+            if up.arg == "ids" and getattr(getattr(call, "func", None), "attr", "") in _CASES:
+                return None  # a test's name
             if up.arg == "device_types" and _kernel_of_cuda(module, call):
                 return None
             if isinstance(call, ast.Call) and (

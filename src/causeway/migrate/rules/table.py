@@ -45,7 +45,10 @@ def apply(module: Module, rule: Rule, use: Use, api: Api) -> None:
     elif api.action == "module":
         name = use.api.removeprefix("torch.cuda.")
         new = of_module(module, node, name)
-        module.change(rule, node, [module.replace(node, new)],
+        edits = [module.replace(node, new)]
+        if name == "is_initialized" and use.call and not module.guarded(use.call):
+            edits += _where_there(module, use.call)  # torch.cpu's is always true
+        module.change(rule, node, edits,
                       f"`{name}` is asked of the device in use", tip=api.tip, api=use.api,
                       category=api.category)  # fmt: skip
     else:
@@ -132,6 +135,16 @@ def _guard(module: Module, call: ast.Call, api: Api) -> list[Edit]:
     return or_else(module, call, value)
 
 
+def _where_there(module: Module, call: ast.Call) -> list[Edit]:
+    """Edits that make a question of a device's module false where there is none."""
+    up = call.up  # type: ignore[attr-defined]
+    whole = isinstance(up, ast.If | ast.IfExp | ast.While | ast.Assert | ast.Assign | ast.Return)
+    a, b = ("", "") if whole else ("(", ")")
+    start, end = module.source.start(call), module.source.end(call)
+    edits = [Edit(start, start, f"{a}{module.there(call)} and ")]
+    return [*edits, Edit(end, end, b)] if b else edits
+
+
 def if_there(module: Module, call: ast.Call | None) -> list[Edit]:
     """The same around a call that is a statement; nothing where it is asked already."""
     if call is None or module.guarded(call) or not (stmt := _of_nothing_else(module, call)):
@@ -187,4 +200,20 @@ def _without_index(module: Module, call: ast.Call) -> str:
     up = call.up  # type: ignore[attr-defined]
     if isinstance(up, ast.Call) and module.resolve(up.func) == "torch.device" and call in up.args:
         return "None" if up.args.index(call) else '"cpu"'
+    if _counted_with(module, up):
+        return "0"
     return "0" if role(module, call, "device") is None else '"cpu"'
+
+
+def _counted_with(module: Module, stmt: ast.AST) -> bool:
+    """Whether the name that a statement sets is counted with: `i = current_device()`, `i * n`."""
+    target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
+    if not isinstance(target, ast.Name):
+        return False
+    held = module.names.holder(target.id, target.scope)  # type: ignore[attr-defined]
+    return any(
+        node.id == target.id
+        and isinstance(node.up, ast.BinOp)  # type: ignore[attr-defined]
+        and module.names.holder(node.id, node.scope) is held  # type: ignore[attr-defined]
+        for node in module.names.all(ast.Name)
+    )

@@ -12,7 +12,7 @@ from causeway.compat import System, names
 from causeway.migrate import knowledge
 from causeway.migrate.finding import Category, Kind, Severity
 from causeway.migrate.module import VENDORS, Draft, Module, Use
-from causeway.migrate.names import ancestors, block, statement
+from causeway.migrate.names import Scope, ancestors, block, statement
 from causeway.migrate.systems import branches
 from causeway.migrate.systems.back import Piece
 from causeway.migrate.systems.rules import RULES
@@ -254,8 +254,8 @@ class _Reader:
             return found
         return next((n for n in scope.bindings if self._is_torch(n)), found)
 
-    def _is_torch(self, name: str) -> bool:
-        api = self.module.names.lookup(name, self.module.names.module) or ""
+    def _is_torch(self, name: str, scope: Scope | None = None) -> bool:
+        api = self.module.names.lookup(name, scope or self.module.names.module) or ""
         return api == "torch" or (self._inner(api) and self._to(api) == "torch")
 
     def _to(self, api: str) -> str:
@@ -453,8 +453,36 @@ class _Reader:
             return
         name = node.attr.removeprefix("is_")
         if node.attr.startswith("is_") and name in self.devices:
+            if self._chooses_own(node):
+                self.needed = True
+                return
             end = self.source.end(node)
             self._word(node, end - len(node.attr), end, "is_cuda")
+
+    def _chooses_own(self, node: ast.AST) -> bool:
+        """Whether a question decides on what only the system has: `if x.is_npu: return
+        torch_npu.npu_swiglu_quant(x)`, or a function of the program's with its name, `_norm_npu`.
+        """
+        for child, up in ancestors(node):
+            if isinstance(up, ast.If | ast.IfExp) and up.test is child:
+                body = up.body if isinstance(up.body, list) else [up.body]
+                return any(self._only_here(n) for part in body for n in ast.walk(part))
+            if not isinstance(up, ast.BoolOp) or not isinstance(up.op, ast.And):
+                return False
+        return False
+
+    def _only_here(self, node: ast.AST) -> bool:
+        """Whether a call is of a function that has no counterpart, or of one with the device's
+        name, which is not torch's.
+        """
+        if not isinstance(node, ast.Call):
+            return False
+        api = self.module.names.resolve(node.func) or ""
+        if api.partition(".")[0] in self.packages:
+            found = self.meaning(api)
+            return found is None or bool(found.entry and (found.entry.instead or found.entry.hand))
+        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        return any(name.startswith(f"{d}_") or name.endswith(f"_{d}") for d in self.devices)
 
     def _word(self, node: ast.AST, start: int, end: int, text: str) -> None:
         if start in self.stay or self.module.kept(statement(node)):
@@ -484,6 +512,9 @@ class _Reader:
             return
         new = self._device_word(value)
         if new is None:
+            return
+        if isinstance(up, ast.Compare) and self._chooses_own(up):
+            self.needed = True
             return
         parts = self.source.string_parts(node) or self.module.joined_parts(node)
         if parts is None or "b" in parts[0].lower() or "\\" in parts[2]:
@@ -678,7 +709,7 @@ class _Reader:
                 brought.setdefault(where, []).append(last + (f" as {name}" if name != last else ""))
                 loan |= to.startswith("torch.cuda")
         lines += [f"from {where} import {', '.join(listed)}" for where, listed in brought.items()]
-        if not lines and not self._torch_is_bound(node):
+        if not lines and "torch" not in same and not self._torch_is_bound(node):
             lines.append("import torch")
         start, end = source.start(node), source.end(node)
         head = "import " if isinstance(node, ast.Import) else f"from {node.module} import "
@@ -723,10 +754,14 @@ class _Reader:
 
     def _torch_is_bound(self, but: ast.AST) -> bool:
         """Whether torch has a name in the module, or nothing asks for one."""
-        bound = any(
-            b.node is not but for name, made in self.module.names.module.bindings.items()
-            if self._is_torch(name) for b in made
-        )  # fmt: skip
+        scope = but.scope  # type: ignore[attr-defined]
+        bound = False
+        while scope is not None and not bound:  # a function's own import serves the function
+            bound = any(
+                b.node is not but for name, made in scope.bindings.items()
+                if self._is_torch(name, scope) for b in made
+            )  # fmt: skip
+            scope = scope.parent
         return bound or not any(p.text.startswith("torch.") for p in self.out.pieces)
 
     def _remove(self) -> None:
@@ -853,7 +888,7 @@ class _Reader:
             elif source.slice(low, start).rstrip().endswith(";"):
                 start = low + len(source.slice(low, start).rstrip().removesuffix(";").encode())
             self._piece(start, end, "", loan=False)
-        elif rest:
+        elif rest and not isinstance(stmt, ast.Import | ast.ImportFrom):
             self._piece(
                 start,
                 end + len(source.slice(end, high)) - len(source.slice(end, high).lstrip()),
@@ -861,6 +896,7 @@ class _Reader:
                 loan=False,
             )
         else:
+            # What is said of an import goes with it.
             high += len(source.newline) if high < len(source.data) else 0
             self._piece(low, high, "", loan=False)
 
