@@ -248,3 +248,46 @@ def test_doctor_says_which_libraries_and_how_many_operators(on_ascend: Run, stan
     assert f"{stand_in}/libascendcl.so" in said
     assert "chip Ascend" in said
     assert "operators of the table are in CANN's libraries" in said
+
+
+LOST = """
+import time, torch, causeway
+x = torch.rand(4, 4, device="ascend")
+other = torch.ones(2, device="ascend:1")
+event = torch.Event("ascend")
+x.relu().exp()  # before it, and done
+
+def work():
+    y = x @ x
+    z = y.sigmoid()  # behind it: not run, or told of the failure
+    event.record()
+    {wait}
+
+for call in (work, lambda: x + 1, torch.accelerator.synchronize):
+    try:
+        call()
+        print("nothing")
+    except causeway.DeviceLostError as error:
+        print(error)
+print((other + 1).tolist())
+"""
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "z.cpu()",
+        "torch.accelerator.synchronize()",
+        "event.synchronize()",
+        "time.sleep(0.3); y.exp()",  # the call of another operator is told
+    ],
+)
+def test_a_core_that_fails_later_than_its_call_names_its_operator(
+    on_ascend: Run, wait: str
+) -> None:
+    said = on_ascend("-c", LOST.format(wait=wait), ASCEND_STAND_IN_FAULT="aclnnMm:1@507015")
+    first, *again, other = said.stdout.splitlines()
+    assert first.startswith("ascend:0 is lost: work that it was given has failed, as ")
+    assert "result 507015: E507015: aclnnMm: " in first
+    assert again == [first, first]
+    assert other == "[2.0, 2.0]"

@@ -67,6 +67,14 @@ def captures(module, device) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def takes(module):
+    """takes(bytes): what a tensor of them takes, with what the chip may touch behind it."""
+    properties = module.get_device_properties(0)
+    step = max(512, properties.alignment)
+    return lambda size: -(-(size + properties.padding) // step) * step
+
+
+@pytest.fixture(scope="session")
 def host_addressable(module) -> bool:
     return module.get_device_properties(0).host_addressable
 
