@@ -481,10 +481,17 @@ with torch.test.graph(graph):
     torch._foreach_mul_(x, 2.0)
 graph.replay()
 assert [t.tolist() for t in x] == [[4.0] * 3, [4.0] * 2], x
+# One that declined such a call is not asked again: tensor by tensor, as before the capture.
+x = [torch.ones(2, device="test") for _ in range(4)]
+torch._foreach_neg_(x)
+with torch.test.graph(graph := torch.test.CUDAGraph()):
+    torch._foreach_neg_(x)
+graph.replay()
+assert [t.tolist() for t in x] == [[1.0, 1.0]] * 4, x
 """
 
 
-def test_a_kernel_of_lists_that_took_a_call_takes_it_in_a_capture(run, asking_vendor: str) -> None:
+def test_a_capture_knows_which_lists_a_kernel_took_before(run, asking_vendor: str) -> None:
     run(CAPTURED, CAUSEWAY_VENDOR=asking_vendor)
 
 
