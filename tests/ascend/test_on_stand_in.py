@@ -120,6 +120,20 @@ def test_doctor_says_why_a_chip_has_no_format(on_ascend: Run) -> None:
     assert said.endswith("[]\n")
 
 
+def test_float32_has_fewer_bits_only_where_torch_allows_it(on_ascend: Run) -> None:
+    said = json.loads(on_ascend(PROGRAMS, "fewer_bits", ASCEND_STAND_IN_HF32="1").stdout)
+    full, fewer = said[:3] + said[6:], said[3:6]
+    assert all(error < 1e-6 for errors in full for error in errors), said
+    assert all(1e-5 < error < 1e-2 for errors in fewer for error in errors), said
+
+
+def test_determinism_is_asked_of_the_chip(on_ascend: Run, tmp_path: Path) -> None:
+    log = {"ASCEND_STAND_IN_CALLS": str(tmp_path / "calls")}
+    said = on_ascend(PROGRAMS, "determinism", **log)
+    assert json.loads(said.stdout) == [0, 1, 1, 0]
+    assert calls(tmp_path / "calls")["aclrtSetSysParamOpt"] == 2
+
+
 OVERFLOW = """
 import torch
 from causeway import _C
