@@ -243,6 +243,14 @@ def test_the_digits_come_from_the_chips_operators_alone(on_ascend: Run) -> None:
     assert said["host"] == 0
 
 
+def test_coverage_says_that_the_demo_runs_on_the_chip(on_ascend: Run, ascend_library: Path) -> None:
+    digits = str(HERE.parents[1] / "examples/digits.py")
+    options = ("--vendor", str(ascend_library), digits, "--", "--epochs", "1", "--accuracy", "0")
+    said = on_ascend("-c", CAUSEWAY, "coverage", *options, CAUSEWAY_VENDOR="").stdout
+    assert "100.0 % of" in said
+    assert "host" not in said.split("calls:")[1]
+
+
 def test_without_operators_the_host_computes(on_ascend: Run) -> None:
     said = json.loads(
         on_ascend(PROGRAMS, "digits", CAUSEWAY_ASCEND_OPS="0").stdout.splitlines()[-1]
