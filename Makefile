@@ -12,7 +12,7 @@ export PIP_NO_INPUT := 1
 # Images of containers set it. pip compiles nothing ahead here, so every process would compile torch's modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan coverage test-libraries test-suites test-opencl test-portable test-teams test-compile test-conformance test-vendor test-cuda test-hip opencl intel rivals nvrtc nvidia hip hip-headers ascend-stand-in test-ascend-judge ascend-headers test-ascend test-ascend-kernels test-diopi fuzz
+.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan coverage test-libraries test-suites test-opencl test-portable test-teams test-compile test-conformance test-vendor test-cuda test-hip opencl intel rivals nvrtc nvidia hip hip-headers ascend-vendor ascend-stand-in test-ascend-judge ascend-headers test-ascend test-ascend-conformance test-ascend-kernels test-diopi fuzz
 .PHONY: site tidy examples fast bench bench-models bench-opencl bench-compile bench-quant bench-ship bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
@@ -141,19 +141,28 @@ ascend-headers: .venv/deps ## what the vendor of Ascend's NPUs declares, against
 		--python-version 311 -d build/ascend-headers torch_npu==2.13.0 && $(PY) -m zipfile -e build/ascend-headers/torch_npu-*.whl build/ascend-headers)
 	$(PY) -m pytest -q -n0 tests/ascend/test_headers.py
 ifdef FOLDER
-	cmake -S vendors/ascend -B build/ascend-vendor > /dev/null && cmake --build build/ascend-vendor -j $(JOBS)
-	$(PY) tests/ascend/rows.py build/ascend-vendor/libcw_ascend.so $(FOLDER)
+	$(MAKE) ascend-vendor
+	$(PY) tests/ascend/rows.py $(ASCEND_VENDOR) $(FOLDER)
 endif
 
-test-ascend: build ascend-stand-in ## the vendor of Ascend's NPUs on the stand-in: its tests, conformance of table and operators
+ASCEND_VENDOR := build/ascend-vendor/libcw_ascend.so
+ASCEND = CAUSEWAY_VENDOR=$(abspath $(ASCEND_VENDOR)) CAUSEWAY_ASCEND_LIBRARIES=$(abspath build/ascend-stand-in/lib)
+ASCEND_950 = $(ASCEND) ASCEND_STAND_IN_SOC=Ascend950PR_9599 CAUSEWAY_TUNE=off
+ascend-vendor: ## the vendor of Ascend's NPUs, in build/ascend-vendor, for its runs on the stand-in
+	cmake -S vendors/ascend -B build/ascend-vendor > /dev/null && cmake --build build/ascend-vendor -j $(JOBS)
+
+test-ascend: build ascend-vendor ascend-stand-in ## the vendor of Ascend's NPUs on the stand-in: its tests, the device suite on two chips, the demo
 	$(PY) -m pytest -q tests/ascend
+	$(ASCEND) $(PY) tests/setups.py vendor
+	$(ASCEND_950) $(PY) tests/setups.py vendor
+	$(ASCEND) $(PY) examples/ladder.py --epochs 1 --accuracy 0.8
+
+test-ascend-conformance: build ascend-vendor ascend-stand-in ## every operator of Ascend's NPUs on the stand-in by the conformance suite
+	$(ASCEND) $(BIN)/causeway conformance -n $(JOBS) --html build/ascend.html
 
 # Of the 950's threads. Without the chip's own operators, which would serve first.
-ASCEND_950 = CAUSEWAY_VENDOR=build/ascend-vendor/libcw_ascend.so CAUSEWAY_ASCEND_LIBRARIES=$(abspath build/ascend-stand-in/lib) \
-	ASCEND_STAND_IN_SOC=Ascend950PR_9599 CAUSEWAY_ASCEND_OPS=0 CAUSEWAY_TUNE=off
-test-ascend-kernels: build ascend-stand-in ## every portable kernel as Ascend's 950 gets it, compiled for the host: hours
-	cmake -S vendors/ascend -B build/ascend-vendor > /dev/null && cmake --build build/ascend-vendor -j $(JOBS)
-	$(ASCEND_950) $(BIN)/causeway conformance --portable --level 0 -n $(JOBS) --html build/ascend-kernels.html
+test-ascend-kernels: build ascend-vendor ascend-stand-in ## every portable kernel as Ascend's 950 gets it, compiled for the host: hours
+	$(ASCEND_950) CAUSEWAY_ASCEND_OPS=0 $(BIN)/causeway conformance --portable --level 0 -n $(JOBS) --html build/ascend-kernels.html
 
 # HEADERS=proto/include of DIOPI: its own headers instead of ours, for the table and for the library.
 DIOPI = $(if $(HEADERS),-DDIOPI_INCLUDE=$(HEADERS),-UDIOPI_INCLUDE)
@@ -171,11 +180,10 @@ ascend-stand-in: ## stand-ins for the libraries of Ascend's chips, in build/asce
 
 # An environment of its own: torch_npu is another adapter for the same torch, the two never meet. torch comes as .venv's does.
 ASCEND_JUDGE = torch==2.13.0 torch_npu==2.13.0 pyyaml numpy scikit-learn
-test-ascend-judge: build ascend-stand-in ## Huawei's torch_npu trains small models on the stand-ins, in build/ascend-judge (1 GB)
+test-ascend-judge: build ascend-vendor ascend-stand-in ## Huawei's torch_npu trains small models on the stand-ins, in build/ascend-judge (1 GB)
 	test -x build/ascend-judge/bin/python || $(PYTHON) -m venv build/ascend-judge
 	build/ascend-judge/bin/python -m pip install -q $(ASCEND_JUDGE)
-	cmake -S vendors/ascend -B build/ascend-vendor > /dev/null && cmake --build build/ascend-vendor -j $(JOBS)
-	$(PY) tests/ascend_stand_in/judge.py build/ascend-judge/bin/python build/ascend-vendor/libcw_ascend.so
+	$(PY) tests/ascend_stand_in/judge.py build/ascend-judge/bin/python $(ASCEND_VENDOR)
 
 nvrtc: .venv/deps ## CUDA's run-time compilers, 12's and 13's, in build/nvrtc
 	@mkdir -p build

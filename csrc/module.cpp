@@ -102,6 +102,7 @@ py::dict device_info(int index) {
   d["dtypes"] = dtype_list(s.info.dtypes);
   d["host_addressable"] = s.host_addressable;
   d["alignment"] = s.alignment;
+  d["padding"] = s.info.padding;
   d["compute_units"] = s.info.compute_units;
   d["capability"] = py::make_tuple(s.info.capability_major, s.info.capability_minor);
   d["uuid"] = py::bytes(reinterpret_cast<const char*>(s.info.uuid), sizeof s.info.uuid);

@@ -51,8 +51,9 @@ class ForeachCall : ServedCall {
   bool refuses_bool() const;
   std::shared_ptr<Route> decide() const;
   Serve after(Serve serve, const Route& route) const;
+  bool any_number() const;
   bool fits(const cw_op& form, const Route& route) const;
-  bool run(const Route& route, Serve serve, Entry& entry);
+  bool run(const Route& route, Entry& entry);
 };
 
 // Whether something written shares memory with another tensor of the call, but for an input in its own place. torch does
@@ -138,6 +139,20 @@ Serve ForeachCall::after(Serve serve, const Route& route) const {
   return Serve::Nobody;
 }
 
+// Whether something is given that the signature may leave out.
+bool ForeachCall::any_number() const {
+  const auto is_number = [](const c10::IValue& v) {
+    return v.isScalar() || v.isDoubleList() || (v.isTensor() && v.toTensor().defined() && v.toTensor().is_cpu());
+  };
+  for (size_t i = 0; i < op_.args.size(); ++i) {
+    if (is_number(arg(i))) return true;
+    if (!arg(i).isList()) continue;
+    const auto list = arg(i).toListRef();
+    if (std::any_of(list.begin(), list.end(), is_number)) return true;
+  }
+  return false;
+}
+
 // Whether `form` takes the lists as they are.
 bool ForeachCall::fits(const cw_op& form, const Route& route) const {
   if (!form.kernel) return false;
@@ -163,7 +178,8 @@ bool ForeachCall::fits(const cw_op& form, const Route& route) const {
   });
 }
 
-bool ForeachCall::run(const Route& route, Serve serve, Entry& entry) {
+bool ForeachCall::run(const Route& route, Entry& entry) {
+  const Serve serve = route.serve;
   const bool through_out = serve == Serve::Out || serve == Serve::PortableOut;
   const bool portable = serve >= Serve::PortableOwn;
   const Rung rung = portable ? Rung::Portable : through_out ? Rung::Derived : Rung::Native;
@@ -194,13 +210,13 @@ bool ForeachCall::run(const Route& route, Serve serve, Entry& entry) {
   span.serves(op_.name.c_str(), kRungNames[static_cast<int>(rung)]);
   const cw_status status =
       arguments.run({form.kernel, op_.name.c_str(), (through_out ? offers_.out_name : offers_.own_name).c_str(),
-                     rung == Rung::Portable, serve == route.serve && route.has_taken()},
+                     rung == Rung::Portable, route.has_taken()},
                     stream_);
   if (status != CW_OK) span.drop();
   if (status == CW_UNSUPPORTED) return false;
   if (status != CW_OK)
     fail_status(status, op_.name.c_str(), device_.index, c10::str(" of ", route.outs.size(), " tensors"));
-  if (serve == route.serve) route.took_call();
+  route.took_call();
   if (C10_UNLIKELY(watched))
     each_tensor([](const at::Tensor& t, const ArgInfo& info, int64_t) {
       if (info.write) wrote(*t.storage().unsafeGetStorageImpl());
@@ -222,10 +238,16 @@ bool ForeachCall::serve(Entry& entry) {
   std::shared_ptr<Route> route = offers_.routes.find(key);
   if (!route) offers_.routes.remember(key, route = decide());
   if (route->serve == Serve::Nobody || overlaps()) return false;
-  // A kernel that declined may have done so for a number, which the signature leaves out: it is asked again next time.
-  for (Serve serve = route->serve; serve != Serve::Nobody; serve = after(serve, *route))
-    if (run(*route, serve, entry)) return true;
-  return false;
+  // Declined: one rung down, and for good, unless it may have been for a number that the signature leaves out.
+  const bool for_good = !any_number();
+  while (!run(*route, entry)) {
+    auto next = std::make_shared<Route>();
+    next->outs = route->outs, next->serve = after(route->serve, *route);
+    route = std::move(next);
+    if (for_good) offers_.routes.remember(key, route);
+    if (route->serve == Serve::Nobody) return false;
+  }
+  return true;
 }
 
 // ---- registration -------------------------------------------------------------------------------------------------------

@@ -210,17 +210,35 @@ c10::IValue argument(const cw_arg& a, const c10::Argument& schema) {
   }
 }
 
+// Whether a list is given for results, which nothing returns.
+bool is_given(const Operator& op, const c10::Argument& argument) { return op.return_of.empty() && argument.is_out(); }
+
+// Where each of torch's arguments is among a kernel's: results first, and what is given for them.
+std::vector<int32_t> places_of(const Operator& op) {
+  const auto& schema = op.handle.schema().arguments();
+  auto next = static_cast<int32_t>(op.return_of.size());
+  for (const c10::Argument& a : schema) next += is_given(op, a);
+  int32_t given = 0;
+  std::vector<int32_t> places;
+  for (size_t i = 0; i < op.args.size(); ++i) {
+    const auto of = std::find(op.return_of.begin(), op.return_of.end(), static_cast<int>(i));
+    if (of != op.return_of.end())
+      places.push_back(static_cast<int32_t>(of - op.return_of.begin()));
+    else
+      places.push_back(is_given(op, schema[i]) ? given++ : next++);
+  }
+  return places;
+}
+
 // The operator on the host, on the same bytes.
 void compute(const Kernel& kernel, const cw_arg* args, int32_t n) {
   const Operator& op = *kernel.info;
   const auto& schema = op.handle.schema().arguments();
   const auto results = static_cast<int32_t>(op.return_of.size());
   Stack stack;
-  int32_t next = results;
+  const std::vector<int32_t> places = places_of(op);
   for (size_t i = 0; i < op.args.size(); ++i) {
-    const auto of = std::find(op.return_of.begin(), op.return_of.end(), static_cast<int>(i));
-    const bool is_result = of != op.return_of.end();
-    const int32_t place = is_result ? static_cast<int32_t>(of - op.return_of.begin()) : next++;
+    const int32_t place = places[i];
     if (place >= n) fail(Kind::Causeway, op.name, " was called with ", n, " arguments");
     stack.push_back(argument(args[place], schema[i]));
   }
@@ -264,13 +282,17 @@ cw_status run(size_t index, const cw_arg* args, int32_t n) {
   if (!kernel.info) return refuse(CW_FAILED, c10::str(kernel.offered.name, " is not known to torch"));
   const Operator& op = *kernel.info;
   const auto results = static_cast<int32_t>(op.return_of.size());
+  const auto& schema = op.handle.schema().arguments();
+  const auto given = static_cast<int32_t>(
+      std::count_if(schema.begin(), schema.end(), [&](const c10::Argument& a) { return is_given(op, a); }));
+  const std::vector<int32_t> places = places_of(op);
   const bool blind = op.facts.only_writes;
   bool unknown = false, dry = false;
   if (is_dry()) {
     int64_t count = 0;
     for (int32_t i = 0; i < n; ++i) {
       const bool reads =
-          i >= results || (op.return_of[i] >= 0 && !blind && !op.handle.schema().arguments()[op.return_of[i]].is_out());
+          i >= results ? i >= given : op.return_of[i] >= 0 && !blind && !schema[op.return_of[i]].is_out();
       each_tensor(args[i], [&](const DLTensor& t) {
         count += elements(t);
         const auto [begin, end] = bytes_of(t);
@@ -296,13 +318,9 @@ cw_status run(size_t index, const cw_arg* args, int32_t n) {
     set_unknown(begin, end, unknown);
   };
   for (int32_t i = 0; i < std::min(results, n); ++i) each_tensor(args[i], mark);
-  // Lists that an operator without a return changes come in the schema's order.
-  int32_t next = results;
-  for (size_t i = 0; i < op.args.size() && next < n; ++i) {
-    if (std::find(op.return_of.begin(), op.return_of.end(), static_cast<int>(i)) != op.return_of.end()) continue;
-    if (op.args[i].write) each_tensor(args[next], mark);
-    ++next;
-  }
+  // And what an operator without a return changes.
+  for (size_t i = 0; i < op.args.size(); ++i)
+    if (op.args[i].write && places[i] >= results && places[i] < n) each_tensor(args[places[i]], mark);
   return CW_OK;
 }
 

@@ -48,8 +48,8 @@ def vendor_device_count() -> int:
     """Number of the vendor's devices, before set_visible_devices."""
 
 def device_info(device: int) -> dict[str, Any]:
-    """name, memory, dtypes (list of torch.dtype), host_addressable, alignment, compute_units,
-    capability (major, minor), uuid (16 bytes), priorities (lowest, highest)."""
+    """name, memory, dtypes (list of torch.dtype), host_addressable, alignment, padding,
+    compute_units, capability (major, minor), uuid (16 bytes), priorities (lowest, highest)."""
 
 def device_attribute(device: int, key: str) -> int | float | str | None:
     """What the vendor says of a key of abi.h's `device_attribute`; None where it does not know."""

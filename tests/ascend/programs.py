@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import json
 import os
 import sys
@@ -575,6 +576,37 @@ def batch_norm() -> None:
     torch.testing.assert_close(ours, results("cpu"), rtol=1e-4, atol=1e-4)
     norms = [row for row in ledger.rows if "batch_norm" in row.operator]
     print(json.dumps({"rungs": [row.rung for row in norms]}))
+
+
+def fewer_bits() -> None:
+    """How far products and convolutions are from the CPU's, before, with and after the switch."""
+    x, w = torch.randn(40, 64), torch.randn(64, 8)
+    image, kernel = torch.randn(2, 4, 9, 9), torch.randn(8, 4, 3, 3)
+
+    def errors() -> list[float]:
+        found = []
+        for f, given in ((torch.mm, (x, w)), (F.conv2d, (image, kernel))):
+            right, ours = f(*given), f(*[t.to("ascend") for t in given])
+            found.append(float((ours.cpu() - right).abs().max() / right.abs().max()))
+        return found
+
+    said = [errors() for _ in range(3)]  # the third by kept executors
+    torch.set_float32_matmul_precision("high")
+    said += [errors() for _ in range(3)]
+    torch.set_float32_matmul_precision("highest")
+    print(json.dumps([*said, errors()]))
+
+
+def determinism() -> None:
+    """What AscendCL's switch is after each of torch's."""
+    library = ctypes.CDLL(os.environ["CAUSEWAY_ASCEND_LIBRARIES"] + "/libascendcl.so")
+    x, value, said = torch.ones(4, device="ascend"), ctypes.c_int64(-1), []
+    for asked in (False, True, True, False):
+        torch.use_deterministic_algorithms(asked)
+        x.add_(1)
+        library.aclrtGetSysParamOpt(0, ctypes.byref(value))
+        said.append(value.value)
+    print(json.dumps(said))
 
 
 def kernels() -> None:

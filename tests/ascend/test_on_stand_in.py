@@ -120,6 +120,20 @@ def test_doctor_says_why_a_chip_has_no_format(on_ascend: Run) -> None:
     assert said.endswith("[]\n")
 
 
+def test_float32_has_fewer_bits_only_where_torch_allows_it(on_ascend: Run) -> None:
+    said = json.loads(on_ascend(PROGRAMS, "fewer_bits", ASCEND_STAND_IN_HF32="1").stdout)
+    full, fewer = said[:3] + said[6:], said[3:6]
+    assert all(error < 1e-6 for errors in full for error in errors), said
+    assert all(1e-5 < error < 1e-2 for errors in fewer for error in errors), said
+
+
+def test_determinism_is_asked_of_the_chip(on_ascend: Run, tmp_path: Path) -> None:
+    log = {"ASCEND_STAND_IN_CALLS": str(tmp_path / "calls")}
+    said = on_ascend(PROGRAMS, "determinism", **log)
+    assert json.loads(said.stdout) == [0, 1, 1, 0]
+    assert calls(tmp_path / "calls")["aclrtSetSysParamOpt"] == 2
+
+
 OVERFLOW = """
 import torch
 from causeway import _C
@@ -229,6 +243,14 @@ def test_the_digits_come_from_the_chips_operators_alone(on_ascend: Run) -> None:
     assert said["host"] == 0
 
 
+def test_coverage_says_that_the_demo_runs_on_the_chip(on_ascend: Run, ascend_library: Path) -> None:
+    digits = str(HERE.parents[1] / "examples/digits.py")
+    options = ("--vendor", str(ascend_library), digits, "--", "--epochs", "1", "--accuracy", "0")
+    said = on_ascend("-c", CAUSEWAY, "coverage", *options, CAUSEWAY_VENDOR="").stdout
+    assert "100.0 % of" in said
+    assert "host" not in said.split("calls:")[1]
+
+
 def test_without_operators_the_host_computes(on_ascend: Run) -> None:
     said = json.loads(
         on_ascend(PROGRAMS, "digits", CAUSEWAY_ASCEND_OPS="0").stdout.splitlines()[-1]
@@ -248,3 +270,46 @@ def test_doctor_says_which_libraries_and_how_many_operators(on_ascend: Run, stan
     assert f"{stand_in}/libascendcl.so" in said
     assert "chip Ascend" in said
     assert "operators of the table are in CANN's libraries" in said
+
+
+LOST = """
+import time, torch, causeway
+x = torch.rand(4, 4, device="ascend")
+other = torch.ones(2, device="ascend:1")
+event = torch.Event("ascend")
+x.relu().exp()  # before it, and done
+
+def work():
+    y = x @ x
+    z = y.sigmoid()  # behind it: not run, or told of the failure
+    event.record()
+    {wait}
+
+for call in (work, lambda: x + 1, torch.accelerator.synchronize):
+    try:
+        call()
+        print("nothing")
+    except causeway.DeviceLostError as error:
+        print(error)
+print((other + 1).tolist())
+"""
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "z.cpu()",
+        "torch.accelerator.synchronize()",
+        "event.synchronize()",
+        "time.sleep(0.3); y.exp()",  # the call of another operator is told
+    ],
+)
+def test_a_core_that_fails_later_than_its_call_names_its_operator(
+    on_ascend: Run, wait: str
+) -> None:
+    said = on_ascend("-c", LOST.format(wait=wait), ASCEND_STAND_IN_FAULT="aclnnMm:1@507015")
+    first, *again, other = said.stdout.splitlines()
+    assert first.startswith("ascend:0 is lost: work that it was given has failed, as ")
+    assert "result 507015: E507015: aclnnMm: " in first
+    assert again == [first, first]
+    assert other == "[2.0, 2.0]"

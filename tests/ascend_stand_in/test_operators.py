@@ -87,6 +87,19 @@ def test_a_matrix_becomes_blocks_and_multiplies(on_chip: Run) -> None:
     assert said == "[2, 2, 16, 16] 29 True True\nTrue\nTrue\nTrue"
 
 
+def test_a_dimension_of_a_tensor_that_has_none_is_refused(on_chip: Run) -> None:
+    said = on_chip("""
+        ops = operators()
+        one, out, two = ops.tensor([1], []), ops.tensor([0], []), ops.tensor([0, 0], [2])
+        first, i64 = ops.ints(0), ctypes.c_int64
+        print(refused(161002, ops.prepare, "Flip", one, first, out))
+        print(refused(161002, ops.prepare, "Roll", one, first, first, out))
+        print(refused(161002, ops.prepare, "RepeatInterleaveIntWithDim", one, i64(2), i64(0), i64(2), two))
+    """).splitlines()
+    assert len(said) == 3
+    assert all("dimension 0 of a tensor that has none" in line for line in said)
+
+
 def test_blocks_are_not_taken_for_anything_else(on_chip: Run) -> None:
     said = on_chip("""
         ops = operators()
@@ -116,17 +129,22 @@ def test_the_matrix_unit_takes_no_whole_numbers(on_chip: Run) -> None:
     """)
 
 
-def test_memory_behind_a_result_is_overwritten(on_chip: Run) -> None:
+@pytest.mark.parametrize(("chip", "end"), [("Ascend910B1", 64), ("Ascend950PR_9599", 32)])
+def test_memory_behind_a_result_is_overwritten(on_chip: Run, chip: str, end: int) -> None:
     assert (
-        on_chip("""
+        on_chip(
+            """
         ops = operators()
         block = malloc(ops.acl, 256)
         write(ops.acl, block, bytes(256))
         first = ops.describe(block, [3], FLOAT, None, 0, [3])
         ops.run("InplaceOne", first)
         after = read(ops.acl, block, 256)
-        print(after[12:64] == b"\\xa5" * 52, after[64:] == bytes(192))
-    """)
+        end = END
+        print(after[12:end] == b"\\xa5" * (end - 12), after[end:] == bytes(256 - end))
+    """.replace("END", str(end)),
+            SOC=chip,
+        )
         == "True True"
     )
 

@@ -109,6 +109,37 @@ def test_a_kernel_that_declines_sends_the_call_one_rung_down() -> None:
     assert y.grad.tolist() == [0, 4, 8, 12, 16, 20]
 
 
+@on(ALL_DISCRETE)
+def test_dropout_is_drawn_by_the_chip_where_only_the_host_has_it_as_one() -> None:
+    x = torch.full((100, 100), 2.0, device="sim").t().requires_grad_()
+    calls = served(lambda: torch.nn.functional.dropout(x, 0.25))
+    assert "native_dropout" not in calls
+    assert calls["bernoulli_.float"] == "derived"  # it wants contiguous memory
+    assert "host" not in calls.values()
+    found = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        x.grad = None
+        y = torch.nn.functional.dropout(x, 0.25)
+        y.sum().backward()
+        kept = y.detach().cpu() != 0
+        assert 0.7 < kept.float().mean() < 0.8
+        assert torch.equal(y.detach().cpu(), kept * (2 / 0.75))
+        torch.testing.assert_close(x.grad.cpu(), kept / 0.75)
+        assert y.stride() == x.stride()
+        found.append(kept)
+    assert torch.equal(*found)
+    for p in (0.0, 1.0):
+        assert torch.nn.functional.dropout(x, p).sum().item() == 20000 * (1 - p)
+    assert torch.nn.functional.dropout(x, 0.5, training=False).data_ptr() == x.data_ptr()
+
+
+@on(ALL)
+def test_dropout_is_one_call_of_the_host_where_nothing_moves() -> None:
+    x = torch.ones(3, device="sim")
+    assert served(lambda: torch.nn.functional.dropout(x)) == {"native_dropout": "host"}
+
+
 @on(ALL, ALL_DISCRETE)
 def test_a_view_is_nobodys_business() -> None:
     x = torch.rand(4, 4, device="sim")
@@ -481,10 +512,17 @@ with torch.test.graph(graph):
     torch._foreach_mul_(x, 2.0)
 graph.replay()
 assert [t.tolist() for t in x] == [[4.0] * 3, [4.0] * 2], x
+# One that declined such a call is not asked again: tensor by tensor, as before the capture.
+x = [torch.ones(2, device="test") for _ in range(4)]
+torch._foreach_neg_(x)
+with torch.test.graph(graph := torch.test.CUDAGraph()):
+    torch._foreach_neg_(x)
+graph.replay()
+assert [t.tolist() for t in x] == [[1.0, 1.0]] * 4, x
 """
 
 
-def test_a_kernel_of_lists_that_took_a_call_takes_it_in_a_capture(run, asking_vendor: str) -> None:
+def test_a_capture_knows_which_lists_a_kernel_took_before(run, asking_vendor: str) -> None:
     run(CAPTURED, CAUSEWAY_VENDOR=asking_vendor)
 
 

@@ -332,6 +332,34 @@ assert three == {"portable"}, rungs
     run_python(program, CAUSEWAY_VENDOR=str(tmp_path / "chip.json"))
 
 
+def test_lists_that_are_given_for_results_are_those_of_the_call(
+    tmp_path: Path, command: Command, run_python: Run
+) -> None:
+    report = published()
+    for name in ("_foreach_add.List_out", "_foreach_mul.Scalar_out"):
+        report["about"]["offers"][f"aten::{name}"] = {"needs": 0, "dtypes": ["float32"]}
+    (tmp_path / "chip.json").write_text(json.dumps(report))
+    program = """
+import torch
+x, y = ([torch.arange(float(n)).to("chip") for n in sizes] for sizes in ((2, 3), (2, 3)))
+torch._foreach_add_(x, y, alpha=2)
+made = torch._foreach_mul(x, 3)
+assert [t.tolist() for t in made] == [[0, 9], [0, 9, 18]], made
+"""
+    (tmp_path / "m.py").write_text(program)
+    run_python(program, CAUSEWAY_VENDOR=str(tmp_path / "chip.json"))
+    found = asked(command, "m.py", tmp_path, "--support", "chip.json")
+    rungs = {row["operator"]: row["rung"] for row in found["operators"]}
+    assert rungs["aten::_foreach_add_.List"] == rungs["aten::_foreach_mul.Scalar"] == "derived"
+    # What came of numbers that are not known is not known either.
+    (tmp_path / "n.py").write_text(
+        "import torch\nx = [torch.zeros(3000, 3000, device='chip')]\n"
+        "if torch._foreach_add(x, x)[0][0, 0].item() > 1:\n    pass\n"
+    )
+    done = command("coverage", "n.py", "--support", "chip.json", cwd=tmp_path)
+    assert "depends on what is computed" in done.stdout
+
+
 def test_any_program_runs_on_a_report_with_right_numbers(tmp_path: Path, run_python: Run) -> None:
     (tmp_path / "chip.json").write_text(json.dumps(published()))
     program = """

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
+import causeway
 import warm
 
 NAME = torch._C._get_privateuse1_backend_name()
@@ -59,11 +60,34 @@ def captures(module, device) -> Iterator[None]:
     """For tests of graphs. Whatever one captured, the device computes as before."""
     from causeway import _C
 
-    if "code.v1" not in _C.vendor_state().get("extensions", ()):
-        pytest.skip("the vendor offers no compiler, so that most operators run on the host")
+    if not {"code.v1", "graph.v1"} & {*_C.vendor_state().get("extensions", ())}:
+        pytest.skip("the vendor offers no compiler and no graphs: most operators run on the host")
     yield
     assert not module.is_current_stream_capturing()
     assert (torch.ones(3, device=device) + 1).sum().item() == 6
+
+
+@pytest.fixture
+def warmed() -> Callable[[Callable[[], object]], object]:
+    """warmed(f): f(), before it is captured, since a chip may have to see a call once; skips where
+    the host computes a part of it."""
+
+    def warmed(f: Callable[[], object]) -> object:
+        with causeway.ledger() as ledger:
+            found = f()
+        if of_host := sorted({row.operator for row in ledger.rows if row.rung == "host"}):
+            pytest.skip(f"the chip leaves {', '.join(of_host)} to the host")
+        return found
+
+    return warmed
+
+
+@pytest.fixture(scope="session")
+def takes(module):
+    """takes(bytes): what a tensor of them takes, with what the chip may touch behind it."""
+    properties = module.get_device_properties(0)
+    step = max(512, properties.alignment)
+    return lambda size: -(-(size + properties.padding) // step) * step
 
 
 @pytest.fixture(scope="session")

@@ -94,13 +94,14 @@ def test_synchronize_waits_for_the_work(run, name):
     run(program, **{f"CAUSEWAY_SIM_{key}": value for key, value in pending.items()})
 
 
-def test_memory(device):
+def test_memory(device, takes):
     acc.empty_cache()
     acc.reset_peak_memory_stats()
     acc.reset_accumulated_memory_stats()
     before = acc.memory_allocated()
-    size = 2**25  # a segment of its own: a smaller one may share it with a tensor that lives on
-    x = torch.empty(size, dtype=torch.uint8, device=device)
+    bytes = 2**25  # a segment of its own: a smaller one may share it with a tensor that lives on
+    size = takes(bytes)
+    x = torch.empty(bytes, dtype=torch.uint8, device=device)
     assert acc.memory_allocated() == before + size == acc.max_memory_allocated()
     assert acc.memory_reserved() <= acc.max_memory_reserved()
     assert acc.memory_stats()["allocated_bytes.all.allocated"] == size

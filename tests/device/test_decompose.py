@@ -264,7 +264,10 @@ def test_core_takes_the_rung_where_the_host_would_copy(run):
         ledger = [row for row in _C.ledger_read() if "hardswish" in row[0] and row[3]]
         rungs = {rung for _, rung, *_ in ledger}
         compiled = _C.code_units(0) > 0  # a kernel for all of it comes before its parts
-        assert rungs == ({"portable"} if compiled else {"host"} if host else {"decomposed"}), rungs
+        expected = {"portable"} if compiled else {"host"} if host else {"decomposed"}
+        if "aten::hardswish.out" in _C.offered():  # the chip has it
+            expected = {"derived"}
+        assert rungs == expected, rungs
         """,
         CAUSEWAY_SIM_OPS="all",
         CAUSEWAY_SIM_LEVEL=None,

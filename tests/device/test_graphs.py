@@ -1,12 +1,13 @@
 """Graphs: what a stream was given, captured once and replayed.
 
-They need kernels for what they capture, so a vendor with a compiler: tests/graphs runs this file on
-the simulated chip with one, in several set-ups.
+They need kernels for what they capture, so a vendor with a compiler, or one with graphs of its own:
+tests/graphs runs this file on the simulated chip with a compiler, in several set-ups.
 """
 
 from __future__ import annotations
 
 import gc
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -42,9 +43,9 @@ def capture(module) -> Callable[..., tuple[Any, Any]]:
 # --- numbers ------------------------------------------------------------------------------------
 
 
-def test_torchs_own_graph_runs_nothing_before_its_replay(device) -> None:
+def test_torchs_own_graph_runs_nothing_before_its_replay(device, warmed) -> None:
     x = torch.zeros(2000, device=device)
-    _ = x + 1
+    warmed(lambda: x.clone().add_(1))
     graph = torch.accelerator.Graph()
     with torch.Stream(device), graph:
         x += 1
@@ -225,9 +226,10 @@ RANDOM: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 @pytest.mark.parametrize("operator", RANDOM)
 def test_each_random_operator_draws_in_replays_what_eager_draws(
-    operator: str, device, capture
+    operator: str, device, capture, warmed
 ) -> None:
     f, x = RANDOM[operator], torch.linspace(-1, 1, 256).to(device)
+    warmed(lambda: f(x))
     torch.manual_seed(11)
     expected = [f(x).cpu() for _ in range(4)]
     graph, y = capture(lambda: f(x))
@@ -331,15 +333,29 @@ def test_scaled_gradients_are_captured_and_the_step_is_outside(device, module) -
     assert train(True) == train(False)
 
 
-def test_an_index_out_of_range_in_a_replay_is_an_error_at_the_next_wait(device, capture) -> None:
-    table, at = torch.randn(4, 3, device=device), torch.tensor([1, 2], device=device)
-    graph, y = capture(lambda: F.embedding(at, table))
-    graph.replay()
-    torch.testing.assert_close(y, table[1:3])
-    at.fill_(9)
-    with pytest.raises((IndexError, RuntimeError), match="index 9 is out of range"):  # noqa: PT012
-        graph.replay()  # a vendor that works at once says it here
-        torch.accelerator.synchronize()
+def test_an_index_out_of_range_in_a_replay_is_an_error_at_the_next_wait(run) -> None:
+    """In a process of its own: a chip whose kernel fails may be lost by it."""
+    done = run(
+        """
+        import torch, torch.nn.functional as F
+        module = torch.get_device_module("DEVICE")
+        table = torch.randn(4, 3, device="DEVICE")
+        at = torch.tensor([1, 2], device="DEVICE")
+        F.embedding(at, table)
+        graph = module.CUDAGraph()
+        with module.graph(graph):
+            y = F.embedding(at, table)
+        graph.replay()
+        torch.testing.assert_close(y, table[1:3])
+        at.fill_(9)
+        try:
+            graph.replay()  # a vendor that works at once says it here
+            torch.accelerator.synchronize()
+        except (IndexError, RuntimeError) as error:
+            print(error)
+        """
+    )
+    assert re.search("index 9 is (out of range|outside)", done.stdout)
 
 
 # --- what a capture refuses ---------------------------------------------------------------------
@@ -348,8 +364,8 @@ def test_an_index_out_of_range_in_a_replay_is_an_error_at_the_next_wait(device, 
 REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "item": (lambda x: x.sum().item(), "the host reads"),
     "condition": (lambda x: bool(x.sum() > 0), "the host reads"),
-    "size": (torch.nonzero, "depends on data"),
-    "mask": (lambda x: x[x > 0], "depends on data"),
+    "size": (torch.nonzero, "depends on data|runs on the host"),
+    "mask": (lambda x: x[x > 0], "depends on data|runs on the host"),
     "to the host": (lambda x: x.cpu(), "a copy to the host"),
     "from the host": (lambda x: torch.ones(3).to(x.device), "a copy from the host"),
     "on the host": (lambda x: torch.linalg.svd(x.view(1, -1)), "runs on the host"),
@@ -367,10 +383,11 @@ REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
 @pytest.mark.parametrize("what", REFUSED)
 @pytest.mark.parametrize("by_torch", [False, True])
 def test_what_a_replay_could_not_repeat_is_refused(
-    what: str, by_torch: bool, device, module
+    what: str, by_torch: bool, device, module, warmed
 ) -> None:
     f, said = REFUSED[what]
     x = torch.randn(16, device=device)
+    warmed(lambda: (x > 0, (x * 2).sum() > 0))
     module.synchronize()
     module.empty_cache()
     before = module.memory_allocated()
@@ -497,8 +514,9 @@ def test_events_of_a_capture_are_its_edges_alone(streams, device, module) -> Non
     event.synchronize()
 
 
-def test_other_threads_work_while_one_captures(streams, device, module) -> None:
+def test_other_threads_work_while_one_captures(streams, device, module, warmed) -> None:
     x, done = torch.ones(100, device=device), []
+    warmed(lambda: x * 2 + 1)
 
     def work() -> None:
         done.append((torch.ones(50, device=device) * 3).sum().item())
@@ -577,7 +595,8 @@ def test_graphs_that_share_a_pool_use_the_same_memory(device, module, capture) -
     assert reserved(module.graph_pool_handle()) < reserved(None)
 
 
-def test_pinned_memory_is_copied_anew_and_kept_for_the_graph(device, module, capture) -> None:
+def test_pinned_memory_is_copied_anew_and_kept_for_the_graph(device, capture, warmed) -> None:
+    warmed(lambda: torch.ones(8, device=device) * 2)
     held = [torch.arange(8.0).pin_memory()]
     graph, y = capture(lambda: held[0].to(device, non_blocking=True) * 2, warm_up=False)
     graph.replay()
@@ -592,9 +611,12 @@ def test_pinned_memory_is_copied_anew_and_kept_for_the_graph(device, module, cap
     graph.reset()
 
 
-def test_memory_that_two_streams_use_is_free_after_the_capture(streams, device, module) -> None:
+def test_memory_that_two_streams_use_is_free_after_the_capture(
+    streams, device, module, warmed
+) -> None:
     other, graph = module.Stream(), module.CUDAGraph()
     x = torch.ones(1000, device=device)
+    warmed(lambda: x * 2 + (x + 1))
     with module.graph(graph):
         here = module.current_stream()
         y = x * 2
@@ -613,8 +635,9 @@ def test_memory_that_two_streams_use_is_free_after_the_capture(streams, device, 
 # --- the rest of the interface --------------------------------------------------------------------
 
 
-def test_a_kept_graph_is_made_ready_by_its_first_replay(device, module) -> None:
+def test_a_kept_graph_is_made_ready_by_its_first_replay(device, module, warmed) -> None:
     x, graph = torch.zeros(4, device=device), module.CUDAGraph(keep_graph=True)
+    warmed(lambda: x.clone().add_(1))
     with module.graph(graph):
         x += 1
     graph.replay()
@@ -623,8 +646,11 @@ def test_a_kept_graph_is_made_ready_by_its_first_replay(device, module) -> None:
     assert x.tolist() == [2.0] * 4
 
 
-def test_the_steps_of_a_graph_are_written_for_people(device, module, tmp_path: Path) -> None:
+def test_the_steps_of_a_graph_are_written_for_people(
+    device, module, warmed, tmp_path: Path
+) -> None:
     x, graph = torch.ones(4, device=device), module.CUDAGraph()
+    warmed(lambda: torch.exp(x) * 2)
     graph.enable_debug_mode()
     with module.graph(graph):
         _ = torch.exp(x) * 2

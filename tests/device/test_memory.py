@@ -12,21 +12,21 @@ MIB = 2**20
 pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
-def test_allocated_follows_tensors(module, device):
+def test_allocated_follows_tensors(module, device, takes):
     before = module.memory_allocated()
     x = torch.empty(MIB, dtype=torch.uint8, device=device)
-    assert module.memory_allocated() == before + MIB
+    assert module.memory_allocated() == before + takes(MIB)
     assert module.memory_allocated(device) == torch.accelerator.memory_allocated(device)
     del x
     assert module.memory_allocated() == before
 
 
-def test_peak_and_its_reset(module, device):
+def test_peak_and_its_reset(module, device, takes):
     module.reset_peak_memory_stats()
     before = module.memory_allocated()
     x = torch.empty(8 * MIB, dtype=torch.uint8, device=device)
     del x
-    assert module.max_memory_allocated() == before + 8 * MIB
+    assert module.max_memory_allocated() == before + takes(8 * MIB)
     module.reset_peak_memory_stats()
     assert module.max_memory_allocated() == before
     assert module.max_memory_reserved() == module.memory_reserved()
@@ -114,11 +114,11 @@ def test_snapshot_has_the_blocks(module, device, tmp_path):
         assert pickle.load(file)["segments"]
 
 
-def test_caching_allocator_alloc_and_delete(module):
+def test_caching_allocator_alloc_and_delete(module, takes):
     before = module.memory_allocated()
     address = module.caching_allocator_alloc(MIB)
     assert address
-    assert module.memory_allocated() == before + MIB
+    assert module.memory_allocated() == before + takes(MIB)
     module.caching_allocator_delete(address)
     assert module.memory_allocated() == before
 

@@ -26,8 +26,8 @@ WORKS: dict[str, str] = {
     "get_arch_list": "always []: the vendor's library holds the kernels",
     "get_device_capability": "the vendor's numbers, not compute capabilities",
     "get_device_name": "",
-    "get_device_properties": "also dtypes, host_addressable, alignment, and whatever key the "
-    "vendor's library knows; AttributeError for what it does not",
+    "get_device_properties": "also dtypes, host_addressable, alignment, padding, and whatever "
+    "key the vendor's library knows; AttributeError for what it does not",
     "get_gencode_flags": "always empty",
     "init": "",
     "is_available": "",

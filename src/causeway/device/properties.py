@@ -36,6 +36,7 @@ class DeviceProperties:
     dtypes: frozenset[torch.dtype]
     host_addressable: bool
     alignment: int  # of an allocation, in bytes
+    padding: int = 0  # bytes behind each tensor that the chip may touch
     index: int = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -89,6 +90,7 @@ def _properties(index: int) -> DeviceProperties:
         dtypes=frozenset(info["dtypes"]),
         host_addressable=bool(info["host_addressable"]),
         alignment=info["alignment"],
+        padding=info["padding"],
         index=index,
     )
 

@@ -81,10 +81,11 @@ static cw_status mul_lists(const cw_arg* args, int32_t n, cw_stream stream) {
   return CW_OK;
 }
 
-/* aten::_foreach_neg_(self[]): only in place. */
+/* aten::_foreach_neg_(self[]): only in place. Declines more than three tensors. */
 static cw_status neg_lists(const cw_arg* args, int32_t n, cw_stream stream) {
   (void)stream;
   if (n != 1 || args[0].tag != CW_TENSOR_LIST) return refuse("_foreach_neg_ has self");
+  if (args[0].n > 3) return CW_UNSUPPORTED;
   for (uint32_t k = 0; k < args[0].n; ++k) {
     const DLTensor* t = args[0].v.tensors[k];
     for (int64_t i = 0; i < count(t); ++i) ((float*)t->data)[i] = -((float*)t->data)[i];

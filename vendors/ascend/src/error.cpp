@@ -62,7 +62,10 @@ std::string words_of(Status result) {
 
 cw_status check(Status result, const char* function) {
   if (result == kSuccess) return CW_OK;
-  return fail(status_of(result), "%s: %s", function, words_of(result).c_str());
+  const cw_status status = status_of(result);
+  // Which call is told is chance; CANN's words name the work that failed.
+  const char* text = status == CW_DEVICE_LOST ? "work that it was given has failed, as %s was told: %s" : "%s: %s";
+  return fail(status, text, function, words_of(result).c_str());
 }
 
 }  // namespace ascend

@@ -87,7 +87,7 @@ STAND_IN_SHARED Code need_context(const char* who);
 
 // Where the bytes of device memory really are; nullptr where they are not within one live block.
 STAND_IN_SHARED char* resolve(const void* address, size_t bytes);
-// Overwrites what a chip may: from the end of a storage to 32 bytes behind its next multiple of 32.
+// Overwrites what a chip may: from the end of a storage to 32 bytes behind its next multiple of 32, on the 950 to that.
 STAND_IN_SHARED void spill(const void* storage, size_t bytes);
 
 struct Stream;

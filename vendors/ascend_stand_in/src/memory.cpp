@@ -19,7 +19,7 @@ namespace stand_in {
 namespace {
 
 constexpr size_t kStep = 512;
-constexpr size_t kPadding = 32;
+constexpr size_t kPadding = 32;   // Which the 950 does not touch.
 constexpr int kFresh = 0xff;    // Memory that nobody has written: NaN in every float format.
 constexpr int kSpilled = 0xa5;  // What the chip leaves behind a storage.
 
@@ -254,13 +254,14 @@ char* resolve(const void* address, size_t bytes) {
 
 void spill(const void* storage, size_t bytes) {
   static bool on = number("PADDING", 1);
+  static size_t padding = strncmp(chip(), "Ascend950", 9) ? kPadding : 0;
   if (!on) return;
   std::lock_guard<std::mutex> guard(lock);
   auto at = around(storage);
   if (at == blocks().end() || !within(at, storage, bytes)) return;
   size_t offset = size_t(static_cast<const char*>(storage) - at->first);
   memset(at->second.back + offset + bytes, kSpilled,
-         std::min(up(bytes, 32) + kPadding, at->second.whole - offset) - bytes);
+         std::min(up(bytes, 32) + padding, at->second.whole - offset) - bytes);
 }
 
 void memory_of(int index, size_t* free, size_t* total) {

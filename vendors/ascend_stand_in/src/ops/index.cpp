@@ -83,7 +83,7 @@ OP(Flip, (T self, I which, O result), {
   same_shape(out, a.shape, "the result");
   View b = a;
   for (int64_t d : dims(which)) {
-    size_t at = size_t(a.axis(d));
+    size_t at = size_t(a.own_axis(d));
     b.offset += b.stride[at] * (b.shape[at] - 1);
     b.stride[at] = -b.stride[at];
   }
@@ -107,9 +107,9 @@ OP(Roll, (T self, I shifts, I which, O result), {
   same_shape(out, a.shape, "the result");
   Dims by = dims(shifts), d = dims(which);
   Dims shape = d.empty() ? Dims{a.numel()} : a.shape;
+  for (auto& each : d) each = a.own_axis(each);
   if (d.empty()) d = {0};
   if (by.size() != d.size()) reject("%zu shifts for %zu dimensions", by.size(), d.size());
-  for (auto& each : d) each = each < 0 ? each + int64_t(shape.size()) : each;
   take(op, a, out, [=, full = a.shape](Dims at) {
     if (shape.size() == 1 && full.size() != 1) at = {int64_t(index_of(at, full))};
     for (size_t i = 0; i < d.size(); ++i) {
@@ -184,7 +184,7 @@ static void join(Op& op, L tensors, int64_t d, O result, bool fresh) {
     all.erase(
         std::remove_if(all.begin(), all.end(), [&](const View& v) { return v.shape == Dims{0} && out.rank() != 1; }),
         all.end());
-  d = out.axis(d);
+  d = out.own_axis(d);
   int64_t sum = 0;
   for (View& each : all) {
     if (fresh) {
@@ -216,7 +216,7 @@ OP(Stack, (L tensors, i64 d, O result), { join(op, tensors, d, result, true); })
 OP(SplitWithSize, (T self, I sizes, i64 d, L results), {
   View a = op.in(self);
   auto out = op.all_out(results);
-  size_t along = size_t(a.axis(d));
+  size_t along = size_t(a.own_axis(d));
   if (dims(sizes).size() != out.size()) reject("%zu sizes for %zu results", dims(sizes).size(), out.size());
   op.run([=] {
     int64_t at = 0;
@@ -605,7 +605,7 @@ OP(OneHot, (T self, int depth, T on, T off, i64 axis, O result), {
 })
 OP(RepeatInterleaveIntWithDim, (T self, i64 repeats, i64 d, i64 size, O result), {
   View a = op.in(self), out = op.out(result);
-  size_t along = size_t(a.axis(d));
+  size_t along = size_t(a.own_axis(d));
   if (size >= 0 && size != a.shape[along] * repeats)
     reject("a size of %ld, expected %ld", long(size), long(a.shape[along] * repeats));
   take(op, a, out, [=, shape = a.shape](Dims at) {

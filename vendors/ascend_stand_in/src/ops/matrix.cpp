@@ -2,6 +2,7 @@
 #include "op.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 using namespace ops;
@@ -21,9 +22,23 @@ void multiply(const double* a, const double* b, double* c, int64_t m, int64_t k,
     }
 }
 
-// What a matrix unit may do with float32: 0 as it is, 1 and 3 with fewer bits (here none are dropped), 2 FLOAT16.
+// What a matrix unit may do with float32: 0 as it is, 1 and 3 as HF32, 2 as FLOAT16 (which is not modelled).
 void check_precision(int8_t type) {
   if (type < 0 || type > 3) reject("cubeMathType is %d, expected 0 to 3", type);
+}
+
+// HF32 has 11 bits behind the point. Done only where it is asked for: torch_npu lets convolutions do so unless a program
+// says otherwise, and would not have the CPU's losses.
+Values loaded(const View& a, const Dims& shape, int8_t precision) {
+  static bool on = stand_in::number("HF32", 0);
+  Values x = load<double>(a, shape);
+  if (!on || a.dtype != kFloat || (precision != 1 && precision != 3)) return x;
+  for (double& v : x) {
+    int exponent = 0;
+    const double fraction = std::frexp(v, &exponent);
+    if (std::isfinite(v)) v = std::ldexp(std::nearbyint(fraction * 4096) / 4096, exponent);
+  }
+  return x;
 }
 
 void need_same(const View& a, const View& b) {
@@ -52,9 +67,9 @@ Dims joined(Dims batch, int64_t rows, int64_t columns) {
   return batch;
 }
 
-Values product(const View& a, const View& b, const Sizes& s) {
+Values product(const View& a, const View& b, const Sizes& s, int8_t precision) {
   int64_t batch = count(s.batch);
-  Values x = load<double>(a, joined(s.batch, s.m, s.k)), y = load<double>(b, joined(s.batch, s.k, s.n)),
+  Values x = loaded(a, joined(s.batch, s.m, s.k), precision), y = loaded(b, joined(s.batch, s.k, s.n), precision),
          z(size_t(batch * s.m * s.n));
   for (int64_t i = 0; i < batch; ++i)
     multiply(x.data() + i * s.m * s.k, y.data() + i * s.k * s.n, z.data() + i * s.m * s.n, s.m, s.k, s.n);
@@ -79,7 +94,7 @@ void matmul(Op& op, T self, T other, O result, int8_t precision) {
   if (column) expected.pop_back();
   if (row) expected.erase(expected.end() - (column ? 1 : 2));
   same_shape(out, expected, "the result");
-  op.run([=] { store(out, product(a, b, s)); });
+  op.run([=] { store(out, product(a, b, s, precision)); });
 }
 
 // beta c + alpha a b, where c expands to the result; `sum` adds up the batch.
@@ -95,7 +110,8 @@ void add_matmul(Op& op, const View& c, T first, T second, S beta, S alpha, const
     reject("the term has shape %s, the result %s", text_of(c.shape).c_str(), text_of(expected).c_str());
   double by = number(beta).real, times = number(alpha).real;
   op.run([=] {
-    Values z = product(a, b, s), added = by != 0 ? load<double>(c, expected) : Values(size_t(count(expected)));
+    Values z = product(a, b, s, precision),
+           added = by != 0 ? load<double>(c, expected) : Values(size_t(count(expected)));
     if (sum)
       for (size_t i = added.size(); i < z.size(); ++i) z[i % added.size()] += z[i];
     for (size_t i = 0; i < added.size(); ++i) added[i] = (by != 0 ? by * added[i] : 0) + times * z[i];
@@ -257,7 +273,7 @@ OP(Addmv, (T self, T matrix, T vector, S alpha, S beta, O result, i8 precision),
   same_shape(out, {s.m}, "the result");
   double by = number(beta).real, times = number(alpha).real;
   op.run([=] {
-    Values z = product(a, b, s), added = load<double>(c, out.shape);
+    Values z = product(a, b, s, precision), added = load<double>(c, out.shape);
     for (size_t i = 0; i < z.size(); ++i) z[i] = (by != 0 ? by * added[i] : 0) + times * z[i];
     store(out, z);
   });
@@ -384,7 +400,7 @@ static void convolution(Op& op, T input, T kernel, T bias, const Dims& stride, c
   if (x.shape[0] != y.shape[0]) reject("batches of %ld and %ld", long(x.shape[0]), long(y.shape[0]));
   if (b) same_shape(b, {y.shape[1]}, "the bias");
   op.run([=] {
-    Values in = load<double>(x), by = load<double>(w), out(size_t(y.numel()));
+    Values in = loaded(x, x.shape, precision), by = loaded(w, w.shape, precision), out(size_t(y.numel()));
     if (b) {
       Values shift = load<double>(b);
       size_t area = out.size() / size_t(y.shape[0] * y.shape[1]);
@@ -428,7 +444,8 @@ OP(ConvolutionBackward,
      if (want_x && gx.numel() != x.numel()) reject("the gradient of the input has shape %s", text_of(gx.shape).c_str());
      if (want_w) same_shape(gw, w.shape, "the gradient of the weight");
      op.run([=] {
-       Values slope = load<double>(d), in = load<double>(x), by = load<double>(w);
+       Values slope = loaded(d, d.shape, precision), in = loaded(x, x.shape, precision),
+              by = loaded(w, w.shape, precision);
        if (want_x) {
          Values to(in.size());
          if (transposed)

@@ -130,6 +130,11 @@ int64_t View::axis(int64_t d) const {
   return d < 0 ? d + ranks : d;
 }
 
+int64_t View::own_axis(int64_t d) const {
+  if (!rank()) reject("dimension %ld of a tensor that has none", long(d));
+  return axis(d);
+}
+
 View View::permuted(const std::vector<int64_t>& order) const {
   View other = *this;
   for (size_t i = 0; i < order.size(); ++i) {

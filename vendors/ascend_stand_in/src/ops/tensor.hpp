@@ -109,7 +109,8 @@ struct View {
   int64_t numel() const { return count(shape); }
   int64_t rank() const { return int64_t(shape.size()); }
   int64_t dim(int64_t d) const { return shape[size_t(axis(d))]; }
-  int64_t axis(int64_t d) const;
+  int64_t axis(int64_t d) const;  // 0 of what has none
+  int64_t own_axis(int64_t d) const;  // which refuses what has none
   // The same elements, seen with another order of dimensions.
   View permuted(const std::vector<int64_t>& order) const;
   // The dimension last.
