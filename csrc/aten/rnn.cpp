@@ -193,15 +193,17 @@ bool has_step(Recurrence kind, c10::ScalarType dtype, int device) {
                                    : has(kind == Recurrence::Tanh ? tanh : relu);
 }
 
-bool has_product(c10::ScalarType dtype, int device) {
+Operator& product_operator() {
   static Operator& product = operator_for(named("aten::addmm"));
-  return has_kernel(product, dtype, device);
+  return product;
 }
+
+bool has_product(c10::ScalarType dtype, int device) { return has_kernel(product_operator(), dtype, device); }
 
 // Whether all steps are one kernel: the vendor's; or the portable one, on CPUs, where a launch a step would take longer than the
 // weights that each of its items reads at each step, and the vendor has no products or steps of its own.
 bool has_steps(const Tensor& hx) {
-  static Operator& product = operator_for(named("aten::addmm"));
+  Operator& product = product_operator();
   static Operator& step = operator_for(lstm_forward());
   static Operator& there = operator_for(steps_forward());
   static Operator& back = operator_for(steps_backward());

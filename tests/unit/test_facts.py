@@ -66,6 +66,7 @@ def test_fields_of_an_operator_come_from_all_its_rows() -> None:
 # Files of csrc that name operators, and how many, with the reason why these are no knowledge.
 NAMED = {
     "aten/autocast.cpp": (1, "a kernel of ours, registered for autocast"),
+    "aten/dropout.cpp": (3, "the operators that it calls"),
     "aten/rms_norm.cpp": (2, "the operators whose autograd it is"),
     "aten/rnn.cpp": (3, "the operators that it calls"),
     "aten/tensor.cpp": (1, "the operator whose kernel it is"),
