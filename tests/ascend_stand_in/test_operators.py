@@ -142,10 +142,15 @@ def test_memory_behind_a_result_is_overwritten(on_chip: Run, chip: str, end: int
         after = read(ops.acl, block, 256)
         end = END
         print(after[12:end] == b"\\xa5" * (end - 12), after[end:] == bytes(256 - end))
+        # A storage that begins between multiples of 32: its end is what is rounded.
+        write(ops.acl, block, bytes(256))
+        ops.run("InplaceOne", ops.describe(ctypes.c_void_p(block.value + 20), [3], FLOAT, None, 0, [3]))
+        after = read(ops.acl, block, 256)
+        print(after[32:end] == b"\\xa5" * (end - 32), after[end:] == bytes(256 - end))
     """.replace("END", str(end)),
             SOC=chip,
         )
-        == "True True"
+        == "True True\nTrue True"
     )
 
 

@@ -259,9 +259,9 @@ void spill(const void* storage, size_t bytes) {
   std::lock_guard<std::mutex> guard(lock);
   auto at = around(storage);
   if (at == blocks().end() || !within(at, storage, bytes)) return;
-  size_t offset = size_t(static_cast<const char*>(storage) - at->first);
-  memset(at->second.back + offset + bytes, kSpilled,
-         std::min(up(bytes, 32) + padding, at->second.whole - offset) - bytes);
+  // By addresses: where a storage begins between multiples of 32, its end is what is rounded.
+  size_t end = size_t(static_cast<const char*>(storage) - at->first) + bytes;
+  memset(at->second.back + end, kSpilled, std::min(up(end, 32) + padding, at->second.whole) - end);
 }
 
 void memory_of(int index, size_t* free, size_t* total) {
