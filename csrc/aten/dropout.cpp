@@ -32,7 +32,8 @@ bool draws(const Tensor& input) {
 
 Tensor dropout(const Tensor& input, double p, bool train) {
   static const auto composite = named("aten::dropout").typed<Dropout>();
-  if (!train || !(p > 0 && p < 1) || input.numel() == 0 || !draws(input))
+  // A tracer's tensor may have no number of elements: `draws` is asked first.
+  if (!train || !(p > 0 && p < 1) || !draws(input) || input.numel() == 0)
     return composite.redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), input, p, train);
   return input * at::empty_like(input).bernoulli_(1 - p).div_(1 - p);
 }
