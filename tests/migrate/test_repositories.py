@@ -2378,9 +2378,10 @@ def test_tests_that_are_named_after_a_package_for_cuda_stay(tmp_path: Path) -> N
         "    if not torch.cuda.is_available():\n        return\n"
         "    Layer()(torch.ones(2).cuda())\n"
     )
-    after = tree(tmp_path, {"tests/tests_tcnn_layer.py": text, "tests/test_layer.py": text})
-    assert after["tests/tests_tcnn_layer.py"] == text
-    assert after["tests/test_layer.py"] != text
+    of_tcnn, of_all = (f"tests/{name}.py" for name in ("tests_tcnn_layer", "test_layer"))
+    after = tree(tmp_path, {of_tcnn: text, of_all: text})
+    assert after[of_tcnn] == text
+    assert after[of_all] != text
 
 
 def test_a_branch_that_is_still_taken_is_not_called_dead() -> None:
