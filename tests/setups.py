@@ -6,9 +6,9 @@ there for their time. The set-ups run tests/device again on other chips, but for
 has each of these alone, `daily` all in fewer runs. `opencl-fine` and `opencl-buffer` run on
 OpenCL's devices, where `make opencl` has put the vendor's package on PYTHONPATH; `vendor` on the
 one that CAUSEWAY_VENDOR names.
-Two processes at a time, a thread each. A few tests that fail are run once more, alone: where they
-pass then, what stood beside them was in their way, and they are named. At the end are the ten
-slowest and what failed; the last line counts all that ran.
+Two processes at a time, a thread each. A few tests that fail are run once more, alone, to say whether
+they fail then too; the run has failed all the same. At the end are the ten slowest and what failed;
+the last line counts all that ran.
 """
 
 from __future__ import annotations
@@ -113,7 +113,6 @@ def failures(junit: Path, name: str, lines: int = 12) -> list[str]:
 class Result:
     counts: Counts
     failed: list[str]  # lines, as of `failures`
-    alone: list[str] = field(default_factory=list)  # of those that pass alone
 
 
 def run(name: str) -> Result:
@@ -138,12 +137,9 @@ def run(name: str) -> Result:
     result = Result(counts, failures(junit, name))
     if 0 < counts["failed"] <= FEW:
         junit = junit_of(f"{name}-alone")
-        again, alone = pytest(junit, "--last-failed", "--last-failed-no-failures=none")
-        if alone["passed"] + alone["failed"] == counts["failed"]:  # it ran what failed
-            still = failures(junit, name)
-            status, result.alone, result.failed = again, result.failed, still
-            counts["passed"] += alone["passed"]
-            counts["failed"] = alone["failed"]
+        _, alone = pytest(junit, "--last-failed", "--last-failed-no-failures=none")
+        text = ", ".join(f"{count} {key}" for key, count in alone.items())
+        result.failed.append(f"Run once more, alone: {text}")
     if status != 0 and counts["failed"] == 0:
         counts["failed"] = (
             1  # pytest itself failed: nothing collected, a worker died, a wrong option
@@ -172,20 +168,16 @@ def main(names: list[str]) -> int:
         print(f"usage: setups.py {' | '.join([*RUNS, *GROUPS])}", file=sys.stderr)
         return 2
     failed: list[str] = []
-    alone: list[str] = []
     lines, total = [], {"passed": 0, "failed": 0, "skipped": 0}
     for name in order:
         start = time.monotonic()
         result = run(name)
         failed += result.failed
-        alone += result.alone
         for key, count in result.counts.items():
             total[key] += count
         text = ", ".join(f"{count} {key}" for key, count in result.counts.items())
         lines.append(f"{name:16} {time.monotonic() - start:6.0f} s   {text}")
     print("\nThe slowest:\n" + "\n".join(slowest(order)))
-    if alone:
-        print("\nFailed beside other tests, and run once more alone:\n" + "\n".join(alone))
     if failed:
         print("\nFailed:\n" + "\n".join(failed))
     print("\n" + "\n".join(lines))
