@@ -6,9 +6,9 @@ there for their time. The set-ups run tests/device again on other chips, but for
 has each of these alone, `daily` all in fewer runs. `opencl-fine` and `opencl-buffer` run on
 OpenCL's devices, where `make opencl` has put the vendor's package on PYTHONPATH; `vendor` on the
 one that CAUSEWAY_VENDOR names.
-Two processes at a time, a thread each. A few tests that fail are run once more, alone, to say whether
-they fail then too; the run has failed all the same. At the end are the ten slowest and what failed;
-the last line counts all that ran.
+Two processes at a time, a thread each. A few tests that fail are run once more, alone, to say
+whether they fail then too; the run has failed all the same. At the end are the ten slowest and what
+failed; the last line counts all that ran.
 """
 
 from __future__ import annotations
