@@ -32,6 +32,7 @@ from programs import (
     resnet,
     resnet18,
     resnet_inference,
+    rnn_step,
 )
 
 PAUSE = 0.05  # seconds
@@ -260,6 +261,7 @@ TRAINING: dict[str, tuple[Make, float]] = {
     "GPT block of 384, AdamW": (gpt_block_step, 0.95),
     "LSTM of 2 layers, Adam": (lstm_step, 0.95),
     "GRU of 2 layers, Adam": (gru_step, 0.95),
+    "RNN of 2 layers (tanh), Adam": (rnn_step, 0.95),
     "ResNet-18, 4 x 128 x 128": (training(resnet18, 4, 3, 128, 128), 0.9),
     "ResNet-50, 2 x 128 x 128": (training(resnet50, 2, 3, 128, 128), 0.9),
     "ConvNeXt blocks, 4 x 128 x 128": (training(convnext, 4, 3, 128, 128, optimizer="AdamW"), 0.9),

@@ -87,6 +87,10 @@ def gru_step(where: torch.device) -> Callable[[], object]:
     return recurrent_step(where, nn.GRU)
 
 
+def rnn_step(where: torch.device) -> Callable[[], object]:
+    return recurrent_step(where, nn.RNN)
+
+
 class Residual(nn.Module):
     """ResNet's basic block: two 3x3 convolutions and a way around them."""
 

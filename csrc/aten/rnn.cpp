@@ -35,6 +35,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 bool has(const OptionalTensor& t) { return t && t->defined(); }
+OptionalTensor given(const Tensor& t) { return t.defined() ? std::optional(t) : std::nullopt; }
 Tensor plus(const Tensor& a, const OptionalTensor& b) { return has(b) ? a + *b : a; }
 
 enum class Recurrence : int64_t { Relu, Tanh, Lstm, Gru };  // as cuDNN counts them
@@ -88,32 +89,50 @@ void gru_step_backward(const Tensor& gates, const Tensor& hidden_n, const Tensor
   grad_h.copy_(dh * z);
 }
 
-// Of lstm_steps and its gradient: states are [batch, hidden], `each` is [steps, batch, hidden].
-void check_steps(const Tensor& gates, const Tensor& of_hidden, at::TensorList states, at::TensorList each) {
-  const bool dims = gates.dim() == 3 && of_hidden.dim() == 2;
+// Of operators over all steps: states are [batch, hidden], `each` is [steps, batch, hidden].
+void check_steps(const char* name, int64_t gates_each, at::TensorList gates, const Tensor& of_hidden,
+                 at::TensorList states, at::TensorList each) {
+  const Tensor& first = gates[0];
+  const bool dims = first.dim() == 3 && of_hidden.dim() == 2;
   const int64_t hidden = dims ? of_hidden.size(1) : 0;
-  TORCH_CHECK(
-      dims && of_hidden.size(0) == 4 * hidden && gates.size(2) == 4 * hidden,
-      "causeway::lstm_steps: gates are [steps, batch, 4 * hidden] and the weight [4 * hidden, hidden], but got ",
-      gates.sizes(), " and ", of_hidden.sizes());
+  TORCH_CHECK(dims && of_hidden.size(0) == gates_each * hidden && first.size(2) == gates_each * hidden, name,
+              ": gates are [steps, batch, ", gates_each, " * hidden] and the weight [", gates_each,
+              " * hidden, hidden], but got ", first.sizes(), " and ", of_hidden.sizes());
+  for (const Tensor& t : gates)
+    TORCH_CHECK(t.sizes() == first.sizes(), name, ": gates and their gradients have one shape, but got ", t.sizes(),
+                " and ", first.sizes());
   for (const Tensor& t : states)
-    TORCH_CHECK(t.sizes() == at::IntArrayRef({gates.size(1), hidden}), "causeway::lstm_steps: a state is ", t.sizes(),
-                ", but there are ", gates.size(1), " rows of ", hidden);
+    TORCH_CHECK(t.sizes() == at::IntArrayRef({first.size(1), hidden}), name, ": a state is ", t.sizes(),
+                ", but there are ", first.size(1), " rows of ", hidden);
   for (const Tensor& t : each)
-    TORCH_CHECK(t.sizes() == at::IntArrayRef({gates.size(0), gates.size(1), hidden}),
-                "causeway::lstm_steps: what has a row for each step is ", t.sizes(), ", but the gates are ",
-                gates.sizes());
+    TORCH_CHECK(t.sizes() == at::IntArrayRef({first.size(0), first.size(1), hidden}), name,
+                ": what has a row for each step is ", t.sizes(), ", but the gates are ", first.sizes());
+}
+
+// Which step is the k-th of the forward, and of its backward.
+struct Order {
+  int64_t steps;
+  bool reverse;
+  int64_t forward(int64_t k) const { return reverse ? steps - 1 - k : k; }
+  int64_t backward(int64_t k) const { return forward(steps - 1 - k); }
+  // What stood before the k-th step of the backward.
+  Tensor before(int64_t k, const Tensor& each, const Tensor& first) const {
+    return k + 1 < steps ? each.select(0, backward(k + 1)) : first;
+  }
+};
+OptionalTensor step_of(const OptionalTensor& each, int64_t t) {
+  return has(each) ? std::optional(each->select(0, t)) : std::nullopt;
 }
 
 // All steps of an LSTM after the product of its input, which `gates` [steps, batch, 4 * hidden] begins with, biases included: as
 // lstm_step leaves them. output, cells: [steps, batch, hidden].
 void lstm_steps(Tensor gates, const Tensor& of_hidden, const Tensor& hx, const Tensor& cx, Tensor output, Tensor cells,
                 bool reverse) {
-  check_steps(gates, of_hidden, {hx, cx}, {output, cells});
-  const int64_t steps = gates.size(0);
+  check_steps("causeway::lstm_steps", 4, {gates}, of_hidden, {hx, cx}, {output, cells});
+  const Order order{gates.size(0), reverse};
   Tensor h = hx, c = cx;
-  for (int64_t k = 0; k < steps; ++k) {
-    const int64_t t = reverse ? steps - 1 - k : k;
+  for (int64_t k = 0; k < order.steps; ++k) {
+    const int64_t t = order.forward(k);
     Tensor now = gates.select(0, t);
     now.addmm_(h, of_hidden.t());
     lstm_step(now, c, output.select(0, t), cells.select(0, t));
@@ -126,16 +145,71 @@ void lstm_steps(Tensor gates, const Tensor& of_hidden, const Tensor& hx, const T
 void lstm_steps_backward(const Tensor& gates, const Tensor& of_hidden, const Tensor& cx, const Tensor& cells,
                          const OptionalTensor& grad_output, Tensor grad_h, Tensor grad_c, Tensor grad_gates,
                          bool reverse) {
-  check_steps(gates, of_hidden, {cx, grad_h, grad_c}, {cells, grad_output ? *grad_output : cells});
-  TORCH_CHECK(grad_gates.sizes() == gates.sizes(), "causeway::lstm_steps_backward: the gradient of the gates is ",
-              grad_gates.sizes(), ", but these are ", gates.sizes());
-  const int64_t steps = gates.size(0);
-  for (int64_t k = 0; k < steps; ++k) {
-    const int64_t t = reverse ? k : steps - 1 - k, before = reverse ? t + 1 : t - 1;
-    const OptionalTensor from = grad_output ? std::optional(grad_output->select(0, t)) : std::nullopt;
+  check_steps("causeway::lstm_steps_backward", 4, {gates, grad_gates}, of_hidden, {cx, grad_h, grad_c},
+              {cells, grad_output.value_or(cells)});
+  const Order order{gates.size(0), reverse};
+  for (int64_t k = 0; k < order.steps; ++k) {
+    const int64_t t = order.backward(k);
     Tensor now = grad_gates.select(0, t);
-    lstm_step_backward(gates.select(0, t), k + 1 < steps ? cells.select(0, before) : cx, cells.select(0, t), from,
+    lstm_step_backward(gates.select(0, t), order.before(k, cells, cx), cells.select(0, t), step_of(grad_output, t),
                        grad_h, grad_c, now);
+    grad_h.copy_(at::mm(now, of_hidden));
+  }
+}
+
+// The same of a GRU, whose gates begin with the input's bias alone. hidden_n: as gru_step has it, of each step.
+void gru_steps(Tensor gates, const Tensor& of_hidden, const OptionalTensor& hidden_bias, const Tensor& hx,
+               Tensor output, Tensor hidden_n, bool reverse) {
+  check_steps("causeway::gru_steps", 3, {gates}, of_hidden, {hx}, {output, hidden_n});
+  TORCH_CHECK(!has(hidden_bias) || hidden_bias->sizes() == at::IntArrayRef({of_hidden.size(0)}),
+              "causeway::gru_steps: the bias is ", hidden_bias->sizes(), ", but the weight is ", of_hidden.sizes());
+  const Order order{gates.size(0), reverse};
+  Tensor h = hx;
+  for (int64_t k = 0; k < order.steps; ++k) {
+    const int64_t t = order.forward(k);
+    gru_step(gates.select(0, t), plus(at::mm(h, of_hidden.t()), hidden_bias), h, output.select(0, t),
+             hidden_n.select(0, t));
+    h = output.select(0, t);
+  }
+}
+
+void gru_steps_backward(const Tensor& gates, const Tensor& of_hidden, const Tensor& hidden_n, const Tensor& hx,
+                        const Tensor& output, const OptionalTensor& grad_output, Tensor grad_h, Tensor grad_gates,
+                        Tensor grad_hidden_gates, bool reverse) {
+  check_steps("causeway::gru_steps_backward", 3, {gates, grad_gates, grad_hidden_gates}, of_hidden, {hx, grad_h},
+              {hidden_n, output, grad_output.value_or(output)});
+  const Order order{gates.size(0), reverse};
+  for (int64_t k = 0; k < order.steps; ++k) {
+    const int64_t t = order.backward(k);
+    Tensor through = grad_hidden_gates.select(0, t);
+    gru_step_backward(gates.select(0, t), hidden_n.select(0, t), order.before(k, output, hx), step_of(grad_output, t),
+                      grad_h, grad_gates.select(0, t), through);
+    grad_h.addmm_(through, of_hidden);
+  }
+}
+
+// The same of a plain cell, tanh or relu of the sum.
+void rnn_steps(Tensor gates, const Tensor& of_hidden, const Tensor& hx, Tensor output, bool relu, bool reverse) {
+  check_steps("causeway::rnn_steps", 1, {gates}, of_hidden, {hx}, {output});
+  const Order order{gates.size(0), reverse};
+  Tensor h = hx;
+  for (int64_t k = 0; k < order.steps; ++k) {
+    const int64_t t = order.forward(k);
+    Tensor now = gates.select(0, t).addmm_(h, of_hidden.t());
+    h = output.select(0, t).copy_(relu ? now.relu() : now.tanh());
+  }
+}
+
+void rnn_steps_backward(const Tensor& output, const Tensor& of_hidden, const OptionalTensor& grad_output, Tensor grad_h,
+                        Tensor grad_gates, bool relu, bool reverse) {
+  check_steps("causeway::rnn_steps_backward", 1, {grad_gates}, of_hidden, {grad_h},
+              {output, grad_output.value_or(output)});
+  const Order order{output.size(0), reverse};
+  for (int64_t k = 0; k < order.steps; ++k) {
+    const int64_t t = order.backward(k);
+    const Tensor out = output.select(0, t), dh = plus(grad_h, step_of(grad_output, t));
+    Tensor now = grad_gates.select(0, t);
+    now.copy_(relu ? at::threshold_backward(dh, out, 0) : at::tanh_backward(dh, out));
     grad_h.copy_(at::mm(now, of_hidden));
   }
 }
@@ -147,6 +221,16 @@ TORCH_LIBRARY_FRAGMENT(causeway, m) {
   m.def(
       "lstm_steps_backward(Tensor gates, Tensor of_hidden, Tensor cx, Tensor cells, Tensor? grad_output, Tensor(a!) "
       "grad_h, Tensor(b!) grad_c, Tensor(c!) grad_gates, bool reverse) -> ()");
+  m.def(
+      "gru_steps(Tensor(a!) gates, Tensor of_hidden, Tensor? hidden_bias, Tensor hx, Tensor(b!) output, Tensor(c!) "
+      "hidden_n, bool reverse) -> ()");
+  m.def(
+      "gru_steps_backward(Tensor gates, Tensor of_hidden, Tensor hidden_n, Tensor hx, Tensor output, Tensor? "
+      "grad_output, Tensor(a!) grad_h, Tensor(b!) grad_gates, Tensor(c!) grad_hidden_gates, bool reverse) -> ()");
+  m.def("rnn_steps(Tensor(a!) gates, Tensor of_hidden, Tensor hx, Tensor(b!) output, bool relu, bool reverse) -> ()");
+  m.def(
+      "rnn_steps_backward(Tensor output, Tensor of_hidden, Tensor? grad_output, Tensor(a!) grad_h, Tensor(b!) "
+      "grad_gates, bool relu, bool reverse) -> ()");
   m.def("lstm_step(Tensor(a!) gates, Tensor cx, Tensor(b!) hy, Tensor(c!) cy) -> ()");
   m.def(
       "lstm_step_backward(Tensor gates, Tensor cx, Tensor cy, Tensor? grad_output, Tensor grad_h, Tensor(a!) grad_c, "
@@ -159,6 +243,10 @@ TORCH_LIBRARY_FRAGMENT(causeway, m) {
 TORCH_LIBRARY_IMPL(causeway, CPU, m) {
   m.impl("lstm_steps", lstm_steps);
   m.impl("lstm_steps_backward", lstm_steps_backward);
+  m.impl("gru_steps", gru_steps);
+  m.impl("gru_steps_backward", gru_steps_backward);
+  m.impl("rnn_steps", rnn_steps);
+  m.impl("rnn_steps_backward", rnn_steps_backward);
   m.impl("lstm_step", lstm_step);
   m.impl("lstm_step_backward", lstm_step_backward);
   m.impl("gru_step", gru_step);
@@ -175,8 +263,12 @@ const auto& operator_of(const char* name) {
 }
 const auto& lstm_forward() { return operator_of<&lstm_step>("causeway::lstm_step"); }
 const auto& lstm_backward() { return operator_of<&lstm_step_backward>("causeway::lstm_step_backward"); }
-const auto& steps_forward() { return operator_of<&lstm_steps>("causeway::lstm_steps"); }
-const auto& steps_backward() { return operator_of<&lstm_steps_backward>("causeway::lstm_steps_backward"); }
+const auto& lstm_all() { return operator_of<&lstm_steps>("causeway::lstm_steps"); }
+const auto& lstm_all_backward() { return operator_of<&lstm_steps_backward>("causeway::lstm_steps_backward"); }
+const auto& gru_all() { return operator_of<&gru_steps>("causeway::gru_steps"); }
+const auto& gru_all_backward() { return operator_of<&gru_steps_backward>("causeway::gru_steps_backward"); }
+const auto& plain_all() { return operator_of<&rnn_steps>("causeway::rnn_steps"); }
+const auto& plain_all_backward() { return operator_of<&rnn_steps_backward>("causeway::rnn_steps_backward"); }
 const auto& gru_forward() { return operator_of<&gru_step>("causeway::gru_step"); }
 const auto& gru_backward() { return operator_of<&gru_step_backward>("causeway::gru_step_backward"); }
 
@@ -202,24 +294,33 @@ bool has_product(c10::ScalarType dtype, int device) { return has_kernel(product_
 
 // Whether all steps are one kernel: the vendor's; or the portable one, on CPUs, where a launch a step would take longer than the
 // weights that each of its items reads at each step, and the vendor has no products or steps of its own.
-bool has_steps(const Tensor& hx) {
+bool has_steps(Recurrence kind, const Tensor& hx) {
+  struct Of {
+    Operator &there, &back, &step;
+  };
+  static const Of lstm{operator_for(lstm_all()), operator_for(lstm_all_backward()), operator_for(lstm_forward())};
+  static const Of gru{operator_for(gru_all()), operator_for(gru_all_backward()), operator_for(gru_forward())};
+  static const Of tanh{operator_for(plain_all()), operator_for(plain_all_backward()),
+                       operator_for(named("aten::tanh"))};
+  static const Of relu{tanh.there, tanh.back, operator_for(named("aten::relu"))};
+  const Of& of = kind == Recurrence::Lstm   ? lstm
+                 : kind == Recurrence::Gru  ? gru
+                 : kind == Recurrence::Tanh ? tanh
+                                            : relu;
   Operator& product = product_operator();
-  static Operator& step = operator_for(lstm_forward());
-  static Operator& there = operator_for(steps_forward());
-  static Operator& back = operator_for(steps_backward());
   const int index = hx.device().index();
   const auto dtype = hx.scalar_type();
   const auto native = [&](Operator& op) {
     const Offers& offers = op.offers().of(index);
     return takes(offers.own, dtype) || takes(offers.out, dtype);
   };
-  if (native(there) && native(back)) return true;
+  if (native(of.there) && native(of.back)) return true;
   constexpr int64_t kLanes = 16, kMost = 256;
   const int64_t hidden = hx.size(1);
-  if (hidden % kLanes != 0 || hidden > kMost || hx.size(0) == 0 || native(product) || native(step)) return false;
-  if (!has_kernel(there, dtype, index) || !has_kernel(back, dtype, index)) return false;
+  if (hidden % kLanes != 0 || hidden > kMost || hx.size(0) == 0 || native(product) || native(of.step)) return false;
+  if (!has_kernel(of.there, dtype, index) || !has_kernel(of.back, dtype, index)) return false;
   const portable::Device* device = portable::device_at(index);
-  return device && device->in_turn() && !there.forced && !back.forced && !step.forced && !product.forced;
+  return device && device->in_turn() && !of.there.forced && !of.back.forced && !of.step.forced && !product.forced;
 }
 
 // Where the host would compute a step, and nothing has to move for it.
@@ -321,10 +422,16 @@ Results forward(const Layer& l) {
   Tensor hidden_gates = apart ? at::empty({batch, wide}, l.input.options()) : Tensor();
   const Tensor weight = l.of_hidden.t();
   Tensor h = l.hx, c = l.cx;
-  if (l.kind == Recurrence::Lstm && steps > 0 && has_steps(h)) {
-    steps_forward().call(gates, l.of_hidden, h, c, output, others, l.reverse);
+  if (steps > 0 && has_steps(l.kind, h)) {
+    if (l.kind == Recurrence::Lstm)
+      lstm_all().call(gates, l.of_hidden, h, c, output, others, l.reverse);
+    else if (apart)
+      gru_all().call(gates, l.of_hidden, given(l.hidden_bias), h, output, others, l.reverse);
+    else
+      plain_all().call(gates, l.of_hidden, h, output, l.kind == Recurrence::Relu, l.reverse);
     const int64_t last = l.reverse ? 0 : steps - 1;
-    return {output, output.select(0, last).clone(), others.select(0, last).clone(), gates, others};
+    return {output, output.select(0, last).clone(), c.defined() ? others.select(0, last).clone() : Tensor(), gates,
+            others};
   }
   for (int64_t k = 0; k < steps; ++k) {
     const int64_t t = l.reverse ? steps - 1 - k : k;
@@ -458,8 +565,6 @@ bool has_layer(Recurrence kind, c10::ScalarType dtype, int device) {
   return kind == Recurrence::Lstm && has_kernel(there, dtype, device) && has_kernel(back, dtype, device);
 }
 
-OptionalTensor given(const Tensor& t) { return t.defined() ? std::optional(t) : std::nullopt; }
-
 // The vendor's layer runs from the first step to the last. gates are what it keeps, of no steps where no backward follows.
 Results forward_by_vendor(const Layer& l, bool keep) {
   const int64_t steps = l.input.size(0), batch = l.input.size(1), hidden = l.hx.size(1);
@@ -543,13 +648,19 @@ class RecurrentLayer : public torch::autograd::Function<RecurrentLayer> {
     Tensor grad_h = or_zeros(1), grad_c = l.kind == Recurrence::Lstm ? or_zeros(2) : Tensor();
     const Tensor grad_output = grads[0].defined() ? grads[0].contiguous() : Tensor();
     const Tensor h_before = before_each(l.hx, output, l.reverse);
-    const bool at_once = l.kind == Recurrence::Lstm && steps > 0 && has_steps(l.hx);
+    const bool at_once = steps > 0 && has_steps(l.kind, l.hx);
     const Tensor c_before = l.kind == Recurrence::Lstm && !at_once ? before_each(l.cx, others, l.reverse) : Tensor();
     Tensor grad_gates = at::empty_like(gates);
     Tensor grad_hidden = l.kind == Recurrence::Gru ? at::empty_like(gates) : grad_gates;
-    if (at_once)
-      steps_backward().call(gates, l.of_hidden, l.cx, others, given(grad_output), grad_h, grad_c, grad_gates,
-                            l.reverse);
+    if (at_once && l.kind == Recurrence::Lstm)
+      lstm_all_backward().call(gates, l.of_hidden, l.cx, others, given(grad_output), grad_h, grad_c, grad_gates,
+                               l.reverse);
+    else if (at_once && l.kind == Recurrence::Gru)
+      gru_all_backward().call(gates, l.of_hidden, others, l.hx, output, given(grad_output), grad_h, grad_gates,
+                              grad_hidden, l.reverse);
+    else if (at_once)
+      plain_all_backward().call(output, l.of_hidden, given(grad_output), grad_h, grad_gates, l.kind == Recurrence::Relu,
+                                l.reverse);
     for (int64_t k = 0; k < (at_once ? 0 : steps); ++k) {
       const int64_t t = l.reverse ? k : steps - 1 - k;
       Tensor now = grad_gates.select(0, t), of_hidden = grad_hidden.select(0, t);

@@ -127,6 +127,9 @@ void add_indexed(Program& p);
 // coordinates begin with c<start>.
 std::string add_indices(Program& p, const IndexList& list, const Tensor& in, const std::string& name, int start);
 
+// Text of V16, 16 numbers of float32 as a CPU has them, and of v_load, v_store, v_fma, v_add and v_spread. In packed.cl.
+const char* vectors_of_16(const Device& device);
+
 // mm.out and bmm.out of integers.
 cw_status integer_product(KernelCall& call);
 // index.Tensor_out and _index_put_impl_, of integers.

@@ -1081,6 +1081,8 @@ namespace cw::causeway {
 struct adapt : Operator<1, void(Tensor out, Tensor x, int64_t layer, int64_t stream, bool learn)> { static constexpr const char* name = "causeway::adapt"; };
 struct gru_step : Operator<0, void(Tensor gates, Tensor hidden_gates, Tensor hx, Tensor hy, Tensor hidden_n)> { static constexpr const char* name = "causeway::gru_step"; };
 struct gru_step_backward : Operator<0, void(Tensor gates, Tensor hidden_n, Tensor hx, optional<Tensor> grad_output, Tensor grad_h, Tensor grad_gates, Tensor grad_hidden_gates)> { static constexpr const char* name = "causeway::gru_step_backward"; };
+struct gru_steps : Operator<0, void(Tensor gates, Tensor of_hidden, optional<Tensor> hidden_bias, Tensor hx, Tensor output, Tensor hidden_n, bool reverse)> { static constexpr const char* name = "causeway::gru_steps"; };
+struct gru_steps_backward : Operator<0, void(Tensor gates, Tensor of_hidden, Tensor hidden_n, Tensor hx, Tensor output, optional<Tensor> grad_output, Tensor grad_h, Tensor grad_gates, Tensor grad_hidden_gates, bool reverse)> { static constexpr const char* name = "causeway::gru_steps_backward"; };
 struct lstm_layer : Operator<0, void(Tensor input, Tensor of_input, Tensor of_hidden, optional<Tensor> input_bias, optional<Tensor> hidden_bias, Tensor hx, Tensor cx, Tensor output, Tensor hy, Tensor cy, Tensor kept)> { static constexpr const char* name = "causeway::lstm_layer"; };
 struct lstm_layer_backward : Operator<0, void(Tensor input, Tensor of_input, Tensor of_hidden, optional<Tensor> input_bias, optional<Tensor> hidden_bias, Tensor hx, Tensor cx, Tensor output, Tensor kept, optional<Tensor> grad_output, optional<Tensor> grad_hy, optional<Tensor> grad_cy, Tensor grad_input, Tensor grad_of_input, Tensor grad_of_hidden, Tensor grad_bias, Tensor grad_hx, Tensor grad_cx)> { static constexpr const char* name = "causeway::lstm_layer_backward"; };
 struct lstm_step : Operator<0, void(Tensor gates, Tensor cx, Tensor hy, Tensor cy)> { static constexpr const char* name = "causeway::lstm_step"; };
@@ -1092,6 +1094,8 @@ struct qlinear : Operator<1, void(Tensor out, Tensor self, Tensor weight, Tensor
 struct qlinear_weight : Operator<1, void(Tensor out, Tensor self, Tensor weight, Tensor scale, optional<Tensor> zero_point, int64_t group, int64_t bits)> { static constexpr const char* name = "causeway::qlinear_weight"; };
 struct quantize : Operator<1, void(Tensor out, Tensor self, Tensor inverse, optional<Tensor> zero_point, int64_t axis, int64_t low, int64_t high, Dtype dtype)> { static constexpr const char* name = "causeway::quantize"; };
 struct quantize_qlinear : Operator<1, void(Tensor out, Tensor self, Tensor inverse, optional<Tensor> zero_point, int64_t low, int64_t high, Tensor weight, Tensor scale, optional<Tensor> bias, optional<Tensor> taps)> { static constexpr const char* name = "causeway::quantize_qlinear"; };
+struct rnn_steps : Operator<0, void(Tensor gates, Tensor of_hidden, Tensor hx, Tensor output, bool relu, bool reverse)> { static constexpr const char* name = "causeway::rnn_steps"; };
+struct rnn_steps_backward : Operator<0, void(Tensor output, Tensor of_hidden, optional<Tensor> grad_output, Tensor grad_h, Tensor grad_gates, bool relu, bool reverse)> { static constexpr const char* name = "causeway::rnn_steps_backward"; };
 }  // namespace cw::causeway
 // clang-format on
 #endif  // CAUSEWAY_OPERATORS_HPP

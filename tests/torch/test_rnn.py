@@ -288,6 +288,79 @@ def test_all_steps_of_an_lstm_agree_with_the_cpu(rows: int, n: int, reverse: boo
     assert not compare(call, (CPU, gates, weight, *states, torch.randn(steps, rows, n))).words
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("rows", "n"), [(1, 16), (3, 48), (17, 16), (9, 256), (4, 5)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_all_steps_of_a_gru_agree_with_the_cpu(
+    rows: int, n: int, reverse: bool, bias: bool
+) -> None:
+    steps = 4
+
+    def call(
+        place: torch.device,
+        gates: torch.Tensor,
+        weight: torch.Tensor,
+        added: torch.Tensor,
+        h: torch.Tensor,
+        grad: torch.Tensor,
+    ) -> Any:
+        gates, output, hidden_n = gates.clone(), torch.empty_like(grad), torch.empty_like(grad)
+        given = added if bias else None
+        torch.ops.causeway.gru_steps(gates, weight, given, h, output, hidden_n, reverse)
+        results = [gates, output, hidden_n]
+        for of_output in (None, grad):
+            dh, to, too = h.clone(), torch.empty_like(gates), torch.empty_like(gates)
+            torch.ops.causeway.gru_steps_backward(
+                gates, weight, hidden_n, h, output, of_output, dh, to, too, reverse
+            )
+            results += [dh, to, too]
+        return results
+
+    gates, weight = torch.randn(steps, rows, 3 * n), torch.randn(3 * n, n) / n**0.5
+    rest = torch.randn(3 * n), torch.randn(rows, n), torch.randn(steps, rows, n)
+    assert not compare(call, (CPU, gates, weight, *rest)).words
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("rows", "n"), [(1, 16), (3, 48), (17, 16), (9, 256), (4, 5)])
+@pytest.mark.parametrize("relu", [True, False])
+def test_all_steps_of_plain_cells_agree_with_the_cpu(
+    rows: int, n: int, reverse: bool, relu: bool
+) -> None:
+    steps = 4
+
+    def call(
+        place: torch.device,
+        gates: torch.Tensor,
+        weight: torch.Tensor,
+        h: torch.Tensor,
+        grad: torch.Tensor,
+    ) -> Any:
+        output = torch.empty_like(grad)
+        torch.ops.causeway.rnn_steps(gates.clone(), weight, h, output, relu, reverse)
+        results = [output]
+        for of_output in (None, grad):
+            dh, to = h.clone(), torch.empty_like(gates)
+            torch.ops.causeway.rnn_steps_backward(output, weight, of_output, dh, to, relu, reverse)
+            results += [dh, to]
+        return results
+
+    gates, weight = torch.randn(steps, rows, n), torch.randn(n, n) / n**0.5
+    rest = torch.randn(rows, n), torch.randn(steps, rows, n)
+    assert not compare(call, (CPU, gates, weight, *rest)).words
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_layers_whose_state_is_whole_vectors_agree_with_the_cpu(name: str) -> None:
+    """What is one kernel on CPUs, within layers of both directions."""
+    for bias, kind in itertools.product((True, False), ("tanh", "relu")):
+        flags = {"nonlinearity": kind} if name == "RNN" else {}
+        net = getattr(torch.nn, name)(3, 16, 2, bias=bias, bidirectional=True, **flags)
+        x = torch.randn(5, 3, 3, requires_grad=True)
+        state = states(net, 3, torch.float32)
+        assert not compare(keeping(run(net), None), (CPU, x, state)).words
+
+
 STEP = {"LSTM": "causeway::lstm_step", "GRU": "causeway::gru_step", "RNN": "tanh"}
 
 
@@ -314,18 +387,20 @@ def test_a_layer_is_no_chain_of_operators(name: str) -> None:
         pytest.skip("the vendor has products and no kernel for a step")
 
 
-def test_a_layer_whose_state_is_whole_vectors_is_a_kernel_on_cpus() -> None:
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_a_layer_whose_state_is_whole_vectors_is_a_kernel_on_cpus(name: str) -> None:
     """Where the chip has a compiler and its items are threads of a CPU."""
-    net = torch.nn.LSTM(3, 16, bidirectional=True).to(NAME)
+    net = getattr(torch.nn, name)(3, 16, bidirectional=True).to(NAME)
     with causeway.ledger() as ledger:
         net(torch.randn(5, 2, 3, device=NAME))[0].sum().backward()
     rows = {row.operator: (row.calls, row.rung) for row in ledger.rows}
-    if "causeway::lstm_steps" not in rows:
-        assert rows.get("causeway::lstm_step", (10,))[0] == 10
+    operator, step = f"causeway::{name.lower()}_steps", STEP[name]
+    if operator not in rows:
+        assert rows.get(step, (10,))[0] == 10
         pytest.skip("a layer is a kernel for each step here, or the vendor's or the host's")
-    for name in ("lstm_steps", "lstm_steps_backward"):
-        assert rows[f"causeway::{name}"] == (2, "portable")
-    assert "causeway::lstm_step" not in rows
+    for each in (operator, f"{operator}_backward"):
+        assert rows[each] == (2, "portable")
+    assert not {step, f"aten::{step}.out"} & rows.keys()
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU"])
@@ -373,6 +448,37 @@ def test_a_step_of_sizes_that_do_not_fit_writes_nowhere_else() -> None:
         given[i] = wrong.contiguous()
         with pytest.raises(RuntimeError):
             torch.ops.causeway.lstm_steps_backward(*given, False)
+    many = torch.zeros(2, 3, 48, device=NAME)
+    rows = weight[:48].contiguous()
+    for i, wrong in ((1, weight), (2, state[0]), (3, state[:2]), (4, each[:1]), (5, each[:, :2])):
+        given = [many.clone(), rows, None, state, each.clone(), each.clone()]
+        given[i] = wrong.contiguous()
+        with pytest.raises(RuntimeError):
+            torch.ops.causeway.gru_steps(*given, False)
+    for i, wrong in (
+        (2, each[:1]),
+        (3, state[:2]),
+        (4, each[:1]),
+        (5, each[:, :2]),
+        (6, state[:2]),
+        (7, many[:1]),
+        (8, wide),
+    ):
+        given = [many, rows, each, state, each, each, state.clone(), many.clone(), many.clone()]
+        given[i] = wrong.contiguous()
+        with pytest.raises(RuntimeError):
+            torch.ops.causeway.gru_steps_backward(*given, False)
+    square = weight[:16].contiguous()
+    for i, wrong in ((1, weight), (2, state[:2]), (3, each[:1])):
+        given = [each.clone(), square, state, each.clone()]
+        given[i] = wrong.contiguous()
+        with pytest.raises(RuntimeError):
+            torch.ops.causeway.rnn_steps(*given, True, False)
+    for i, wrong in ((2, each[:, :2]), (3, state[:2]), (4, each[:1])):
+        given = [each, square, each, state.clone(), each.clone()]
+        given[i] = wrong.contiguous()
+        with pytest.raises(RuntimeError):
+            torch.ops.causeway.rnn_steps_backward(*given, True, False)
     with pytest.raises(RuntimeError):
         torch.ops.causeway.gru_step(gates[:, :15].clone(), gates, c, c.clone(), c.clone())
     with pytest.raises(RuntimeError):

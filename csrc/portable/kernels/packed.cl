@@ -16,17 +16,27 @@ FUNCTION f32 weight_of(u8 x) {
 #define half_of(x) ((f32)(i32)(x))
 #endif
 
-//// packed_vectors_c: 16 columns as float32: `v_take` of 8 bits, `v_low` and `v_high` the two halves of 4.
+//// vectors_c: 16 numbers of float32, of which recurrent.cpp makes use too.
 /* Two halves: GCC keeps vectors of 64 bytes in memory. */
 typedef f32 f32x8 __attribute__((vector_size(32)));
 typedef f32 f32x8_at __attribute__((vector_size(32), aligned(4)));
 typedef struct { f32x8 a, b; } V16;
-typedef struct { u64 a, b; } BYTES;
 static inline V16 v_load(const f32* p) { return (V16){*(const f32x8_at*)p, *(const f32x8_at*)(p + 8)}; }
 static inline void v_store(f32* p, V16 v) { *(f32x8_at*)p = v.a; *(f32x8_at*)(p + 8) = v.b; }
 static inline V16 v_fma(V16 x, V16 y, V16 z) { return (V16){x.a * y.a + z.a, x.b * y.b + z.b}; }
 static inline V16 v_add(V16 x, V16 y) { return (V16){x.a + y.a, x.b + y.b}; }
 static inline V16 v_spread(f32 x) { f32x8 v = (f32x8){0} + x; return (V16){v, v}; }
+
+//// vectors_open_cl
+typedef f32x16 V16;
+#define v_load(p) vload16(0, p)
+#define v_store(p, v) vstore16(v, 0, p)
+#define v_fma(x, y, z) fma(x, y, z)
+#define v_add(x, y) ((x) + (y))
+#define v_spread(x) ((f32x16)(x))
+
+//// packed_vectors_c: 16 columns of weights as float32: `v_take` of 8 bits, `v_low` and `v_high` the two halves of 4.
+typedef struct { u64 a, b; } BYTES;
 static inline BYTES v_bytes(const void* p) { BYTES r; memcpy(&r, p, 16); return r; }
 #ifdef __AVX2__
 typedef char c8x16 __attribute__((vector_size(16)));
@@ -67,13 +77,7 @@ static inline f32 v_sum(V16 v) {
 }
 
 //// packed_vectors_open_cl
-typedef f32x16 V16;
 typedef uchar16 BYTES;
-#define v_load(p) vload16(0, p)
-#define v_store(p, v) vstore16(v, 0, p)
-#define v_fma(x, y, z) fma(x, y, z)
-#define v_add(x, y) ((x) + (y))
-#define v_spread(x) ((f32x16)(x))
 #define v_bytes(p) vload16(0, p)
 #if FLOAT8
 static inline f32x16 v_take(GLOBAL const u8* p) {

@@ -7,6 +7,10 @@
 
 namespace causeway::portable {
 
+const char* vectors_of_16(const Device& device) {
+  return device.info.language == CW_CODE_OPENCL_C ? texts::packed::vectors_open_cl : texts::packed::vectors_c;
+}
+
 namespace {
 
 // The bytes of float8_e4m3fn, which no other kernel reads.
@@ -55,6 +59,7 @@ cw_status qlinear_weight(KernelCall& call, const void*) {
     Program p(call, "packed_elements");
     return begin(p, wide, out.data).run(rows * outs, texts::packed::packed_elements, static_cast<double>(depth) * 2);
   }
+  const char* wide_vectors = vectors_of_16(device);
   const char* vectors = device.info.language == CW_CODE_OPENCL_C ? texts::packed::packed_vectors_open_cl
                                                                  : texts::packed::packed_vectors_c;
   constexpr int64_t kMany = 16, kTogether = 4;
@@ -63,7 +68,7 @@ cw_status qlinear_weight(KernelCall& call, const void*) {
     const int64_t items = int64_t{device.info.compute_units} * 4;
     TRY(scratch(device, call.stream, static_cast<uint64_t>(items * 4 * depth * 4), &workspace));
     Program p(call, "packed_tiles");
-    begin(p, wide, out.data).out("workspace", workspace, kF32).value("rows", rows).before(vectors);
+    begin(p, wide, out.data).out("workspace", workspace, kF32).value("rows", rows).before(wide_vectors).before(vectors);
     return p.run((outs + 3) / 4, texts::packed::packed_tiles, static_cast<double>(rows * depth) / 2);
   }
   for (int64_t first = 0; first < rows; first += kTogether) {
@@ -71,7 +76,7 @@ cw_status qlinear_weight(KernelCall& call, const void*) {
     Program p(call, "packed_rows");
     begin(p, static_cast<const char*>(wide) + first * depth * 4, out.data + first * outs * size_of(out.dtype));
     const int64_t together = some == 1 ? 4 : 1;
-    p.define("ROWS", some).define("OUTS", together).before(vectors);
+    p.define("ROWS", some).define("OUTS", together).before(wide_vectors).before(vectors);
     TRY(p.run((outs + together - 1) / together, texts::packed::packed_rows,
               static_cast<double>(together * some * depth) / 4));
   }

@@ -1,7 +1,9 @@
 // Steps of recurrent layers, what follows the product of the hidden state: causeway::lstm_step, gru_step and their
-// gradients. Their arithmetic is defined in aten/rnn.cpp.
+// gradients; and all steps at once, with their products: lstm_steps, gru_steps, rnn_steps. Their arithmetic is defined in aten/rnn.cpp.
 #include <algorithm>
 #include <initializer_list>
+#include <string>
+#include <vector>
 
 #include "portable/program.h"
 #include "portable/kernels/recurrent.cl.h"
@@ -9,6 +11,29 @@
 namespace causeway::portable {
 
 namespace {
+
+// The arithmetic of a row, forward or backward.
+struct Cell {
+  const char* kind;
+  int gates;
+  const char *row, *text;
+
+  std::string each() const {
+    return std::string(row) + "INDEPENDENT\nfor (idx j = 0; j < hidden; ++j) {" + text + "}\n";
+  }
+};
+constexpr auto kRow = texts::recurrent::cell_row, kCell = texts::recurrent::cell;
+constexpr auto kRowBack = texts::recurrent::cell_row_backward, kCellBack = texts::recurrent::cell_backward;
+constexpr Cell kLstm{"LSTM", 4, kRow, kCell}, kLstmBack{"LSTM", 4, kRowBack, kCellBack};
+constexpr Cell kGru{"GRU", 3, kRow, kCell}, kGruBack{"GRU", 3, kRowBack, kCellBack};
+constexpr Cell kPlain{"PLAIN", 1, kRow, kCell}, kPlainBack{"PLAIN", 1, kRowBack, kCellBack};
+
+void add_cell(Program& p, const Cell& cell, Dtype dtype) {
+  const bool single = dtype == kF32;
+  p.define(cell.kind, 1).define("GATES", cell.gates).define("T", name_of(dtype));
+  p.define("EXP(v)", single ? "exp_f32(v)" : "exp(v)").define("TANH(v)", single ? "tanh_f32(v)" : "tanh(v)");
+  p.before(texts::recurrent::sigmoid);
+}
 
 // What a call of a step is given: dense tensors of one dtype, with as many rows as the gates have.
 class Step {
@@ -26,17 +51,16 @@ class Step {
   bool fits() const { return fits_; }
   bool empty() const { return t_[0].numel() == 0; }
 
-  // `text` for each row r and place j of a row. Items in turn take rows, whose places become vectors.
-  cw_status run(Program& p, const std::string& text, double cost) const {
+  // The cells of each row. Items in turn take rows, whose places become vectors.
+  cw_status run(Program& p, const Cell& cell, double cost) const {
     const int64_t rows = t_[0].shape[0], hidden = t_[0].shape[1] / gates_;
-    const bool single = t_[0].dtype == kF32;
-    p.define("T", name_of(t_[0].dtype)).value("hidden", hidden);
-    p.define("EXP(v)", single ? "exp_f32(v)" : "exp(v)").define("TANH(v)", single ? "tanh_f32(v)" : "tanh(v)");
-    p.before(texts::recurrent::sigmoid);
+    p.value("hidden", hidden).define("STEPS", 0).define("c_before", "cx_p").define("h_before", "hx_p");
+    add_cell(p, cell, t_[0].dtype);
+    const std::string begin = "const idx t = 0, batch = 0;\n";
     if (!call_.device->in_turn())
-      return p.run(rows * hidden, "const idx r = u / hidden, j = u - r * hidden;" + text, cost);
-    return p.run(rows, "const idx r = u;\nINDEPENDENT\nfor (idx j = 0; j < hidden; ++j) {" + text + "}\n",
-                 cost * static_cast<double>(hidden));
+      return p.run(rows * hidden, begin + "const idx row = u / hidden, j = u - row * hidden;" + cell.row + cell.text,
+                   cost);
+    return p.run(rows, begin + "const idx row = u;" + cell.each(), cost * static_cast<double>(hidden));
   }
 
  private:
@@ -62,7 +86,7 @@ cw_status lstm(KernelCall& call, const void*) {
   if (s.empty()) return CW_OK;
   Program p(call, "lstm_step");
   p.out("gates", s[0]).in("cx", s[1]).out("hy", s[2]).out("cy", s[3]);
-  return s.run(p, texts::recurrent::lstm, 100);
+  return s.run(p, kLstm, 100);
 }
 
 // The gradient of the output, which may be none.
@@ -80,7 +104,7 @@ cw_status lstm_backward(KernelCall& call, const void*) {
   Program p(call, "lstm_step_backward");
   p.in("gates", s[0]).in("cx", s[1]).in("cy", s[2]).in("dh", s[4]).out("dc", s[5]).out("to", s[6]);
   add_output(p, s);
-  return s.run(p, texts::recurrent::lstm_backward, 60);
+  return s.run(p, kLstmBack, 60);
 }
 
 // gates, the hidden state's, hx, hy, the new gate's hidden part
@@ -90,7 +114,7 @@ cw_status gru(KernelCall& call, const void*) {
   if (s.empty()) return CW_OK;
   Program p(call, "gru_step");
   p.out("gates", s[0]).in("other", s[1]).in("hx", s[2]).out("hy", s[3]).out("hidden_n", s[4]);
-  return s.run(p, texts::recurrent::gru, 80);
+  return s.run(p, kGru, 80);
 }
 
 // gates, the new gate's hidden part, hx, the gradients of the output (or none), of the hidden state, and of both gates
@@ -102,7 +126,7 @@ cw_status gru_backward(KernelCall& call, const void*) {
   Program p(call, "gru_step_backward");
   p.in("gates", s[0]).in("hidden_n", s[1]).in("hx", s[2]).out("dh", s[4]).out("to", s[5]).out("other", s[6]);
   add_output(p, s);
-  return s.run(p, texts::recurrent::gru_backward, 40);
+  return s.run(p, kGruBack, 40);
 }
 
 // ---- all steps at once -----------------------------------------------------------------------------------------------------
@@ -113,85 +137,180 @@ constexpr int64_t kLanes = 16;  // columns of a panel of the weights
 cw_status pack(KernelCall& call, const Tensor& weight, int row, int column, void** panels) {
   const int64_t depth = weight.shape[row], columns = weight.shape[column];
   TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(depth * columns * 4), panels));
-  Program p(call, "lstm_panels");
+  Program p(call, "recurrent_panels");
   p.out("to", *panels, kF32).in("w", weight.data, kF32);
   p.value("depth", depth).value("by_row", weight.strides[row]).value("by_column", weight.strides[column]);
   return p.run(columns / kLanes, texts::recurrent::panels, static_cast<double>(depth * kLanes) * 2);
 }
 
-// What both directions have: items that each take some rows of the batch through all steps.
-cw_status run_steps(KernelCall& call, Program& p, const char* text, int64_t steps, int64_t batch, int64_t hidden,
-                    bool reverse) {
+// An argument of an operator over all steps: its name in the kernel, and its shape: 'g' the gates of each step, 'e' a state for
+// each, 's' a state, 'w' the weight, 'b' a bias of all gates, 'i' a number, which a define is made of.
+struct Argument {
+  const char* name;
+  char shape;
+  bool written = false;
+  const char* has = nullptr;  // may be none: what says whether it is
+};
+
+struct AllSteps {
+  const char* name;
+  const Cell& cell;
+  const char* text;
+  bool backward;
+  std::vector<Argument> arguments;  // the weight is the second; the first has a row for each step
+};
+
+// One kernel for each of the operators over all steps: items that each take some rows of the batch through all of them.
+cw_status all_steps(KernelCall& call, const void* which) {
+  const auto& op = *static_cast<const AllSteps*>(which);
+  Tensor first, weight;
+  const auto dense = [&](int i, Tensor* t) { return call.tensor(i, t) && t->contiguous() && t->dtype == kF32; };
+  if (!call.device->in_turn() || !dense(0, &first) || first.ndim != 3 || !dense(1, &weight) || weight.ndim != 2)
+    return CW_UNSUPPORTED;
+  const int64_t steps = first.shape[0], batch = first.shape[1], hidden = weight.shape[1], wide = op.cell.gates * hidden;
+  if (hidden % kLanes != 0) return CW_UNSUPPORTED;
+  const auto shape_of = [&](char shape) -> std::vector<int64_t> {
+    switch (shape) {
+      case 'g':
+        return {steps, batch, wide};
+      case 'e':
+        return {steps, batch, hidden};
+      case 's':
+        return {batch, hidden};
+      case 'w':
+        return {wide, hidden};
+      default:
+        return {wide};
+    }
+  };
+  Program p(call, op.name);
+  for (size_t i = 0; i < op.arguments.size(); ++i) {
+    const Argument& a = op.arguments[i];
+    const int at = static_cast<int>(i);
+    if (a.shape == 'i') {
+      p.define(a.name, call.integer(at) != 0);
+      continue;
+    }
+    if (a.has) p.define(a.has, !call.is_none(at));
+    if (a.has && call.is_none(at)) continue;
+    Tensor t;
+    const std::vector<int64_t> shape = shape_of(a.shape);
+    if (!dense(at, &t) || t.ndim != static_cast<int>(shape.size()) || !std::equal(shape.begin(), shape.end(), t.shape))
+      return CW_UNSUPPORTED;
+    if (a.shape == 'w') continue;
+    a.written ? p.out(a.name, t.data, kF32) : p.in(a.name, t.data, kF32);
+  }
+  if (first.numel() == 0) return CW_OK;
+  void* panels = nullptr;
+  TRY(pack(call, weight, op.backward ? 0 : 1, op.backward ? 1 : 0, &panels));
   const int64_t units = std::max<int64_t>(1, call.device->info.compute_units);
   int64_t rows = 1;
   while (rows < 8 && rows * units < batch) rows *= 2;
-  const bool open_cl = call.device->info.language == CW_CODE_OPENCL_C;
-  p.define("ROWS", rows).define("REVERSE", reverse).define("T", "f32");
-  p.define("EXP(v)", "exp_f32(v)").define("TANH(v)", "tanh_f32(v)").before(texts::recurrent::sigmoid);
-  p.before(open_cl ? texts::recurrent::vectors_open_cl : texts::recurrent::vectors_c);
+  p.in("weight", panels, kF32).define("ROWS", rows).define("STEPS", 1).before(vectors_of_16(*call.device));
+  add_cell(p, op.cell, kF32);
   p.value("steps", steps).value("batch", batch).value("hidden", hidden);
-  return p.run((batch + rows - 1) / rows, text, static_cast<double>(steps * rows * hidden * hidden) * 8);
+  return p.run((batch + rows - 1) / rows, around(op.text, op.cell.each()),
+               static_cast<double>(steps * rows * wide * hidden) * 2);
 }
 
-bool is_dense(KernelCall& call, int i, int ndim, Tensor* t) {
-  return call.tensor(i, t) && t->contiguous() && t->ndim == ndim && t->dtype == kF32;
+const AllSteps& lstm_steps() {
+  static const AllSteps op{"lstm_steps",
+                           kLstm,
+                           texts::recurrent::steps,
+                           false,
+                           {{"gates", 'g', true},
+                            {"weight", 'w'},
+                            {"hx", 's'},
+                            {"cx", 's'},
+                            {"hy", 'e', true},
+                            {"cy", 'e', true},
+                            {"REVERSE", 'i'}}};
+  return op;
 }
-
-bool same_shape(const Tensor& t, int64_t a, int64_t b) { return t.shape[0] == a && t.shape[1] == b; }
-bool same_shape(const Tensor& t, int64_t a, int64_t b, int64_t c) { return same_shape(t, a, b) && t.shape[2] == c; }
-
-// gates, of_hidden, hx, cx, output, cells, reverse
-cw_status lstm_steps(KernelCall& call, const void*) {
-  Tensor gates, weight, hx, cx, output, cells;
-  if (!call.device->in_turn() || !is_dense(call, 0, 3, &gates) || !is_dense(call, 1, 2, &weight) ||
-      !is_dense(call, 2, 2, &hx) || !is_dense(call, 3, 2, &cx) || !is_dense(call, 4, 3, &output) ||
-      !is_dense(call, 5, 3, &cells))
-    return CW_UNSUPPORTED;
-  const int64_t steps = gates.shape[0], batch = gates.shape[1], hidden = hx.shape[1];
-  if (hidden % kLanes != 0 || gates.shape[2] != 4 * hidden || !same_shape(weight, 4 * hidden, hidden) ||
-      !same_shape(hx, batch, hidden) || !same_shape(cx, batch, hidden) || !same_shape(output, steps, batch, hidden) ||
-      !same_shape(cells, steps, batch, hidden))
-    return CW_UNSUPPORTED;
-  if (gates.numel() == 0) return CW_OK;
-  void* panels = nullptr;
-  TRY(pack(call, weight, 1, 0, &panels));
-  Program p(call, "lstm_steps");
-  p.out("gates", gates.data, kF32).in("weight", panels, kF32).in("hx", hx.data, kF32).in("cx", cx.data, kF32);
-  p.out("hy", output.data, kF32).out("cy", cells.data, kF32);
-  return run_steps(call, p, texts::recurrent::steps, steps, batch, hidden, call.integer(6) != 0);
+const AllSteps& lstm_steps_backward() {
+  static const AllSteps op{"lstm_steps_backward",
+                           kLstmBack,
+                           texts::recurrent::steps_backward,
+                           true,
+                           {{"gates", 'g'},
+                            {"weight", 'w'},
+                            {"cx", 's'},
+                            {"cy", 'e'},
+                            {"dout", 'e', false, "HAS_OUTPUT"},
+                            {"dh", 's', true},
+                            {"dc", 's', true},
+                            {"to", 'g', true},
+                            {"REVERSE", 'i'}}};
+  return op;
 }
-
-// gates, of_hidden, cx, cells, the gradients of the output (or none), of the hidden state, of the cell and of the gates; reverse
-cw_status lstm_steps_backward(KernelCall& call, const void*) {
-  Tensor gates, weight, cx, cells, output, h, c, to;
-  const bool has_output = !call.is_none(4);
-  if (!call.device->in_turn() || !is_dense(call, 0, 3, &gates) || !is_dense(call, 1, 2, &weight) ||
-      !is_dense(call, 2, 2, &cx) || !is_dense(call, 3, 3, &cells) || (has_output && !is_dense(call, 4, 3, &output)) ||
-      !is_dense(call, 5, 2, &h) || !is_dense(call, 6, 2, &c) || !is_dense(call, 7, 3, &to))
-    return CW_UNSUPPORTED;
-  const int64_t steps = gates.shape[0], batch = gates.shape[1], hidden = cx.shape[1];
-  if (hidden % kLanes != 0 || gates.shape[2] != 4 * hidden || !same_shape(weight, 4 * hidden, hidden) ||
-      !same_shape(cx, batch, hidden) || !same_shape(h, batch, hidden) || !same_shape(c, batch, hidden) ||
-      !same_shape(cells, steps, batch, hidden) || !same_shape(to, steps, batch, 4 * hidden) ||
-      (has_output && !same_shape(output, steps, batch, hidden)))
-    return CW_UNSUPPORTED;
-  if (gates.numel() == 0) return CW_OK;
-  void* panels = nullptr;
-  TRY(pack(call, weight, 0, 1, &panels));
-  Program p(call, "lstm_steps_backward");
-  p.in("gates", gates.data, kF32).in("weight", panels, kF32).in("cx", cx.data, kF32).in("cy", cells.data, kF32);
-  p.define("HAS_OUTPUT", has_output);
-  if (has_output) p.in("dout", output.data, kF32);
-  p.out("dh", h.data, kF32).out("dc", c.data, kF32).out("to", to.data, kF32);
-  return run_steps(call, p, texts::recurrent::steps_backward, steps, batch, hidden, call.integer(8) != 0);
+const AllSteps& gru_steps() {
+  static const AllSteps op{"gru_steps",
+                           kGru,
+                           texts::recurrent::steps,
+                           false,
+                           {{"gates", 'g', true},
+                            {"weight", 'w'},
+                            {"bias", 'b', false, "HAS_BIAS"},
+                            {"hx", 's'},
+                            {"hy", 'e', true},
+                            {"hidden_n", 'e', true},
+                            {"REVERSE", 'i'}}};
+  return op;
+}
+const AllSteps& gru_steps_backward() {
+  static const AllSteps op{"gru_steps_backward",
+                           kGruBack,
+                           texts::recurrent::steps_backward,
+                           true,
+                           {{"gates", 'g'},
+                            {"weight", 'w'},
+                            {"hidden_n", 'e'},
+                            {"hx", 's'},
+                            {"hy", 'e'},
+                            {"dout", 'e', false, "HAS_OUTPUT"},
+                            {"dh", 's', true},
+                            {"to", 'g', true},
+                            {"other", 'g', true},
+                            {"REVERSE", 'i'}}};
+  return op;
+}
+const AllSteps& rnn_steps() {
+  static const AllSteps op{
+      "rnn_steps",
+      kPlain,
+      texts::recurrent::steps,
+      false,
+      {{"gates", 'g', true}, {"weight", 'w'}, {"hx", 's'}, {"hy", 'e', true}, {"RELU", 'i'}, {"REVERSE", 'i'}}};
+  return op;
+}
+const AllSteps& rnn_steps_backward() {
+  static const AllSteps op{"rnn_steps_backward",
+                           kPlainBack,
+                           texts::recurrent::steps_backward,
+                           true,
+                           {{"hy", 'e'},
+                            {"weight", 'w'},
+                            {"dout", 'e', false, "HAS_OUTPUT"},
+                            {"dh", 's', true},
+                            {"to", 'g', true},
+                            {"RELU", 'i'},
+                            {"REVERSE", 'i'}}};
+  return op;
 }
 
 }  // namespace
 
 Kernels recurrent_kernels() {
   constexpr cw_dtypes floats = CW_FLOAT32 | CW_FLOAT64;
-  return {{"causeway::lstm_steps", lstm_steps, CW_FLOAT32, CW_NEEDS_CONTIGUOUS},
-          {"causeway::lstm_steps_backward", lstm_steps_backward, CW_FLOAT32, CW_NEEDS_CONTIGUOUS},
+  const auto all = [](const char* name, const AllSteps& op) {
+    return Kernel{name, all_steps, CW_FLOAT32, CW_NEEDS_CONTIGUOUS, &op};
+  };
+  return {all("causeway::lstm_steps", lstm_steps()),
+          all("causeway::lstm_steps_backward", lstm_steps_backward()),
+          all("causeway::gru_steps", gru_steps()),
+          all("causeway::gru_steps_backward", gru_steps_backward()),
+          all("causeway::rnn_steps", rnn_steps()),
+          all("causeway::rnn_steps_backward", rnn_steps_backward()),
           {"causeway::lstm_step", lstm, floats, CW_NEEDS_CONTIGUOUS},
           {"causeway::lstm_step_backward", lstm_backward, floats, CW_NEEDS_CONTIGUOUS},
           {"causeway::gru_step", gru, floats, CW_NEEDS_CONTIGUOUS},

@@ -94,6 +94,41 @@ def _lstm_steps_backward(dtype: torch.dtype) -> Iterator[Inputs]:
             yield gates, weight, cx, cells, grad, *of_states, torch.zeros_like(gates), reverse
 
 
+def _gru_steps(dtype: torch.dtype) -> Iterator[Inputs]:
+    for gates, weight, hx, _cx, *each, reverse in _lstm_steps(dtype):
+        wide = 3 * hx.shape[1]
+        bias = numbers(wide, dtype=dtype, seed=6)
+        for given in (bias, None):
+            dense = gates[..., :wide].contiguous(), weight[:wide].contiguous()
+            yield *dense, given, hx, *map(torch.zeros_like, each), reverse
+
+
+def _gru_steps_backward(dtype: torch.dtype) -> Iterator[Inputs]:
+    for gates, weight, bias, hx, output, hidden_n, reverse in _gru_steps(dtype):
+        torch.ops.causeway.gru_steps(gates, weight, bias, hx, output, hidden_n, reverse)
+        of_output, of_state = (numbers(*t.shape, dtype=dtype, seed=3) for t in (output, hx))
+        to = [torch.zeros_like(gates) for _ in range(2)]
+        for grad in (of_output, None):
+            yield gates, weight, hidden_n, hx, output, grad, of_state.clone(), *to, reverse
+
+
+def _rnn_steps(dtype: torch.dtype) -> Iterator[Inputs]:
+    for gates, weight, hx, _cx, output, _cells, reverse in _lstm_steps(dtype):
+        n = hx.shape[1]
+        for relu in (False, True):
+            dense = gates[..., :n].contiguous(), weight[:n].contiguous()
+            yield *dense, hx, torch.zeros_like(output), relu, reverse
+
+
+def _rnn_steps_backward(dtype: torch.dtype) -> Iterator[Inputs]:
+    for gates, weight, hx, output, relu, reverse in _rnn_steps(dtype):
+        torch.ops.causeway.rnn_steps(gates, weight, hx, output, relu, reverse)
+        of_output, of_state = (numbers(*t.shape, dtype=dtype, seed=3) for t in (output, hx))
+        for grad in (of_output, None):
+            to = of_state.clone(), torch.zeros_like(gates)
+            yield output, weight, grad, *to, relu, reverse
+
+
 def _gru(dtype: torch.dtype) -> Iterator[Inputs]:
     for rows, n in ROWS if dtype.is_floating_point else ():
         yield (*_states(dtype, rows, 3 * n, 3 * n, n, n, n),)
@@ -210,6 +245,10 @@ OWN: dict[str, Recipe] = {
     "causeway::lstm_steps_backward": _lstm_steps_backward,
     "causeway::lstm_layer": _lstm_layer,
     "causeway::lstm_layer_backward": _lstm_layer_backward,
+    "causeway::gru_steps": _gru_steps,
+    "causeway::gru_steps_backward": _gru_steps_backward,
+    "causeway::rnn_steps": _rnn_steps,
+    "causeway::rnn_steps_backward": _rnn_steps_backward,
     "causeway::gru_step": _gru,
     "causeway::gru_step_backward": _gru_backward,
     "causeway::quantize": _quantize,

@@ -48,7 +48,12 @@ TRAPS = {"div", "lcm"}
 # Operators with an input that follows from another: other values of one alone make no sense. Of
 # attention's gradient the logsumexp does: exp(score - logsumexp) overflows where it is of others.
 FOLLOWS = {"log_sigmoid_backward", "scaled_dot_product_flash_attention_for_cpu_backward"}
-FOLLOWS |= {"lstm_layer_backward", "lstm_steps_backward"}
+FOLLOWS |= {
+    "lstm_layer_backward",
+    "lstm_steps_backward",
+    "gru_steps_backward",
+    "rnn_steps_backward",
+}
 
 
 # --- layouts: the same values in other places -----------------------------------------------------
