@@ -68,7 +68,7 @@ NAMED = {
     "aten/autocast.cpp": (1, "a kernel of ours, registered for autocast"),
     "aten/dropout.cpp": (3, "the operators that it calls"),
     "aten/rms_norm.cpp": (2, "the operators whose autograd it is"),
-    "aten/rnn.cpp": (3, "the operators that it calls"),
+    "aten/rnn.cpp": (5, "the operators that it calls"),
     "aten/tensor.cpp": (1, "the operator whose kernel it is"),
     "ladder/fill.cpp": (2, "the operators whose kernel it is"),
     "ladder/forms.cpp": (6, "asks whether a vendor offers arithmetic"),
