@@ -422,6 +422,7 @@ Results forward(const Layer& l) {
   Tensor hidden_gates = apart ? at::empty({batch, wide}, l.input.options()) : Tensor();
   const Tensor weight = l.of_hidden.t();
   Tensor h = l.hx, c = l.cx;
+  const Order order{steps, l.reverse};
   if (steps > 0 && has_steps(l.kind, h)) {
     if (l.kind == Recurrence::Lstm)
       lstm_all().call(gates, l.of_hidden, h, c, output, others, l.reverse);
@@ -429,12 +430,12 @@ Results forward(const Layer& l) {
       gru_all().call(gates, l.of_hidden, given(l.hidden_bias), h, output, others, l.reverse);
     else
       plain_all().call(gates, l.of_hidden, h, output, l.kind == Recurrence::Relu, l.reverse);
-    const int64_t last = l.reverse ? 0 : steps - 1;
+    const int64_t last = order.forward(steps - 1);
     return {output, output.select(0, last).clone(), c.defined() ? others.select(0, last).clone() : Tensor(), gates,
             others};
   }
   for (int64_t k = 0; k < steps; ++k) {
-    const int64_t t = l.reverse ? steps - 1 - k : k;
+    const int64_t t = order.forward(k);
     Tensor now = gates.select(0, t), next = output.select(0, t),
            other = others.defined() ? others.select(0, t) : Tensor();
     if (!apart)
@@ -661,11 +662,11 @@ class RecurrentLayer : public torch::autograd::Function<RecurrentLayer> {
     else if (at_once)
       plain_all_backward().call(output, l.of_hidden, given(grad_output), grad_h, grad_gates, l.kind == Recurrence::Relu,
                                 l.reverse);
+    const Order order{steps, l.reverse};
     for (int64_t k = 0; k < (at_once ? 0 : steps); ++k) {
-      const int64_t t = l.reverse ? k : steps - 1 - k;
+      const int64_t t = order.backward(k);
       Tensor now = grad_gates.select(0, t), of_hidden = grad_hidden.select(0, t);
-      const std::optional<Tensor> from_output =
-          grad_output.defined() ? std::optional(grad_output.select(0, t)) : std::nullopt;
+      const OptionalTensor from_output = step_of(given(grad_output), t);
       const bool goes_on = k + 1 < steps || wanted[3];
       switch (l.kind) {
         case Recurrence::Lstm:

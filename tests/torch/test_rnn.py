@@ -259,10 +259,14 @@ def test_the_steps_operators_of_gru_agree_with_the_cpu(dtype: torch.dtype) -> No
     assert not compare(call, (CPU, *rows)).words
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize(("rows", "n"), [(1, 16), (3, 48), (17, 16), (9, 256), (4, 5)])
+IN_BOTH_DIRECTIONS = pytest.mark.parametrize("reverse", [False, True])
+# Rows that fill the items of a kernel, or not; states of whole vectors, and of none.
+OF_STATES = pytest.mark.parametrize(("rows", "n"), [(1, 16), (3, 48), (17, 16), (9, 256), (4, 5)])
+
+
+@IN_BOTH_DIRECTIONS
+@OF_STATES
 def test_all_steps_of_an_lstm_agree_with_the_cpu(rows: int, n: int, reverse: bool) -> None:
-    """Rows that fill the items of a kernel, or not; states of whole vectors, and of none."""
     steps = 4
 
     def call(
@@ -288,8 +292,8 @@ def test_all_steps_of_an_lstm_agree_with_the_cpu(rows: int, n: int, reverse: boo
     assert not compare(call, (CPU, gates, weight, *states, torch.randn(steps, rows, n))).words
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize(("rows", "n"), [(1, 16), (3, 48), (17, 16), (9, 256), (4, 5)])
+@IN_BOTH_DIRECTIONS
+@OF_STATES
 @pytest.mark.parametrize("bias", [True, False])
 def test_all_steps_of_a_gru_agree_with_the_cpu(
     rows: int, n: int, reverse: bool, bias: bool
@@ -321,8 +325,8 @@ def test_all_steps_of_a_gru_agree_with_the_cpu(
     assert not compare(call, (CPU, gates, weight, *rest)).words
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize(("rows", "n"), [(1, 16), (3, 48), (17, 16), (9, 256), (4, 5)])
+@IN_BOTH_DIRECTIONS
+@OF_STATES
 @pytest.mark.parametrize("relu", [True, False])
 def test_all_steps_of_plain_cells_agree_with_the_cpu(
     rows: int, n: int, reverse: bool, relu: bool

@@ -1,6 +1,7 @@
 // Steps of recurrent layers, what follows the product of the hidden state: causeway::lstm_step, gru_step and their
 // gradients; and all steps at once, with their products: lstm_steps, gru_steps, rnn_steps. Their arithmetic is defined in aten/rnn.cpp.
 #include <algorithm>
+#include <cstring>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -155,9 +156,9 @@ struct Argument {
 struct AllSteps {
   const char* name;
   const Cell& cell;
-  const char* text;
   bool backward;
   std::vector<Argument> arguments;  // the weight is the second; the first has a row for each step
+  std::string text = around(backward ? texts::recurrent::steps_backward : texts::recurrent::steps, cell.each());
 };
 
 // One kernel for each of the operators over all steps: items that each take some rows of the batch through all of them.
@@ -183,7 +184,7 @@ cw_status all_steps(KernelCall& call, const void* which) {
         return {wide};
     }
   };
-  Program p(call, op.name);
+  Program p(call, std::strrchr(op.name, ':') + 1);
   for (size_t i = 0; i < op.arguments.size(); ++i) {
     const Argument& a = op.arguments[i];
     const int at = static_cast<int>(i);
@@ -209,112 +210,85 @@ cw_status all_steps(KernelCall& call, const void* which) {
   p.in("weight", panels, kF32).define("ROWS", rows).define("STEPS", 1).before(vectors_of_16(*call.device));
   add_cell(p, op.cell, kF32);
   p.value("steps", steps).value("batch", batch).value("hidden", hidden);
-  return p.run((batch + rows - 1) / rows, around(op.text, op.cell.each()),
-               static_cast<double>(steps * rows * wide * hidden) * 2);
+  return p.run((batch + rows - 1) / rows, op.text, static_cast<double>(steps * rows * wide * hidden) * 2);
 }
 
-const AllSteps& lstm_steps() {
-  static const AllSteps op{"lstm_steps",
-                           kLstm,
-                           texts::recurrent::steps,
-                           false,
-                           {{"gates", 'g', true},
-                            {"weight", 'w'},
-                            {"hx", 's'},
-                            {"cx", 's'},
-                            {"hy", 'e', true},
-                            {"cy", 'e', true},
-                            {"REVERSE", 'i'}}};
-  return op;
-}
-const AllSteps& lstm_steps_backward() {
-  static const AllSteps op{"lstm_steps_backward",
-                           kLstmBack,
-                           texts::recurrent::steps_backward,
-                           true,
-                           {{"gates", 'g'},
-                            {"weight", 'w'},
-                            {"cx", 's'},
-                            {"cy", 'e'},
-                            {"dout", 'e', false, "HAS_OUTPUT"},
-                            {"dh", 's', true},
-                            {"dc", 's', true},
-                            {"to", 'g', true},
-                            {"REVERSE", 'i'}}};
-  return op;
-}
-const AllSteps& gru_steps() {
-  static const AllSteps op{"gru_steps",
-                           kGru,
-                           texts::recurrent::steps,
-                           false,
-                           {{"gates", 'g', true},
-                            {"weight", 'w'},
-                            {"bias", 'b', false, "HAS_BIAS"},
-                            {"hx", 's'},
-                            {"hy", 'e', true},
-                            {"hidden_n", 'e', true},
-                            {"REVERSE", 'i'}}};
-  return op;
-}
-const AllSteps& gru_steps_backward() {
-  static const AllSteps op{"gru_steps_backward",
-                           kGruBack,
-                           texts::recurrent::steps_backward,
-                           true,
-                           {{"gates", 'g'},
-                            {"weight", 'w'},
-                            {"hidden_n", 'e'},
-                            {"hx", 's'},
-                            {"hy", 'e'},
-                            {"dout", 'e', false, "HAS_OUTPUT"},
-                            {"dh", 's', true},
-                            {"to", 'g', true},
-                            {"other", 'g', true},
-                            {"REVERSE", 'i'}}};
-  return op;
-}
-const AllSteps& rnn_steps() {
-  static const AllSteps op{
-      "rnn_steps",
-      kPlain,
-      texts::recurrent::steps,
-      false,
-      {{"gates", 'g', true}, {"weight", 'w'}, {"hx", 's'}, {"hy", 'e', true}, {"RELU", 'i'}, {"REVERSE", 'i'}}};
-  return op;
-}
-const AllSteps& rnn_steps_backward() {
-  static const AllSteps op{"rnn_steps_backward",
-                           kPlainBack,
-                           texts::recurrent::steps_backward,
-                           true,
-                           {{"hy", 'e'},
-                            {"weight", 'w'},
-                            {"dout", 'e', false, "HAS_OUTPUT"},
-                            {"dh", 's', true},
-                            {"to", 'g', true},
-                            {"RELU", 'i'},
-                            {"REVERSE", 'i'}}};
-  return op;
+const std::vector<AllSteps>& operators_over_steps() {
+  static const std::vector<AllSteps> all{
+      {"causeway::lstm_steps",
+       kLstm,
+       false,
+       {{"gates", 'g', true},
+        {"weight", 'w'},
+        {"hx", 's'},
+        {"cx", 's'},
+        {"hy", 'e', true},
+        {"cy", 'e', true},
+        {"REVERSE", 'i'}}},
+      {"causeway::lstm_steps_backward",
+       kLstmBack,
+       true,
+       {{"gates", 'g'},
+        {"weight", 'w'},
+        {"cx", 's'},
+        {"cy", 'e'},
+        {"dout", 'e', false, "HAS_OUTPUT"},
+        {"dh", 's', true},
+        {"dc", 's', true},
+        {"to", 'g', true},
+        {"REVERSE", 'i'}}},
+      {"causeway::gru_steps",
+       kGru,
+       false,
+       {{"gates", 'g', true},
+        {"weight", 'w'},
+        {"bias", 'b', false, "HAS_BIAS"},
+        {"hx", 's'},
+        {"hy", 'e', true},
+        {"hidden_n", 'e', true},
+        {"REVERSE", 'i'}}},
+      {"causeway::gru_steps_backward",
+       kGruBack,
+       true,
+       {{"gates", 'g'},
+        {"weight", 'w'},
+        {"hidden_n", 'e'},
+        {"hx", 's'},
+        {"hy", 'e'},
+        {"dout", 'e', false, "HAS_OUTPUT"},
+        {"dh", 's', true},
+        {"to", 'g', true},
+        {"other", 'g', true},
+        {"REVERSE", 'i'}}},
+      {"causeway::rnn_steps",
+       kPlain,
+       false,
+       {{"gates", 'g', true}, {"weight", 'w'}, {"hx", 's'}, {"hy", 'e', true}, {"RELU", 'i'}, {"REVERSE", 'i'}}},
+      {"causeway::rnn_steps_backward",
+       kPlainBack,
+       true,
+       {{"hy", 'e'},
+        {"weight", 'w'},
+        {"dout", 'e', false, "HAS_OUTPUT"},
+        {"dh", 's', true},
+        {"to", 'g', true},
+        {"RELU", 'i'},
+        {"REVERSE", 'i'}}},
+  };
+  return all;
 }
 
 }  // namespace
 
 Kernels recurrent_kernels() {
   constexpr cw_dtypes floats = CW_FLOAT32 | CW_FLOAT64;
-  const auto all = [](const char* name, const AllSteps& op) {
-    return Kernel{name, all_steps, CW_FLOAT32, CW_NEEDS_CONTIGUOUS, &op};
-  };
-  return {all("causeway::lstm_steps", lstm_steps()),
-          all("causeway::lstm_steps_backward", lstm_steps_backward()),
-          all("causeway::gru_steps", gru_steps()),
-          all("causeway::gru_steps_backward", gru_steps_backward()),
-          all("causeway::rnn_steps", rnn_steps()),
-          all("causeway::rnn_steps_backward", rnn_steps_backward()),
-          {"causeway::lstm_step", lstm, floats, CW_NEEDS_CONTIGUOUS},
-          {"causeway::lstm_step_backward", lstm_backward, floats, CW_NEEDS_CONTIGUOUS},
-          {"causeway::gru_step", gru, floats, CW_NEEDS_CONTIGUOUS},
-          {"causeway::gru_step_backward", gru_backward, floats, CW_NEEDS_CONTIGUOUS}};
+  Kernels all{{"causeway::lstm_step", lstm, floats, CW_NEEDS_CONTIGUOUS},
+              {"causeway::lstm_step_backward", lstm_backward, floats, CW_NEEDS_CONTIGUOUS},
+              {"causeway::gru_step", gru, floats, CW_NEEDS_CONTIGUOUS},
+              {"causeway::gru_step_backward", gru_backward, floats, CW_NEEDS_CONTIGUOUS}};
+  for (const AllSteps& op : operators_over_steps())
+    all.push_back({op.name, all_steps, CW_FLOAT32, CW_NEEDS_CONTIGUOUS, &op});
+  return all;
 }
 
 }  // namespace causeway::portable
