@@ -56,6 +56,7 @@ def test_the_wheel_has_what_it_needs_and_nothing_else(wheel: Path) -> None:
         "causeway/include/causeway/run.hpp",
         "causeway/include/causeway/operators.hpp",
         "causeway/include/causeway/pattern.hpp",
+        "causeway/include/causeway/dot.hpp",
         "causeway/include/causeway/program_cache.hpp",
         "causeway/vendor-template/template.c",
         "causeway/vendor-template/.github/workflows/test.yml",

@@ -396,6 +396,9 @@ typedef struct cw_function_t* cw_function;
 #define CW_CODE_DOT_BYTES \
   8u /* a CPU of x86-64 that has AVX-512 with VNNI: the assembler behind the compiler takes
                                    * `vpdpbusd`, in clang's and GCC's `__asm__`, and the compiler defines CW_DOT_BYTES */
+#define CW_CODE_DOT_TILES \
+  16u /* with CW_CODE_DOT_BYTES: one with AMX, whose tiles the process may use. The assembler
+                                   * takes `tdpbssd` and `tdpbsud`, and the compiler defines CW_DOT_TILES */
 #define CW_BINARY_OWN 1u /* the chip's own format: what `binary` gives, or its maker's compiler */
 #define CW_BINARY_SPIRV 2u /* SPIR-V, a multiple of 4 bytes */
 #define CW_BINARY_ARCHITECTURE \

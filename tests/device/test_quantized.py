@@ -49,10 +49,10 @@ def _extremes(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=str)
 def test_products_of_the_largest_bytes(device: torch.device, dtype: torch.dtype) -> None:
     """Sums of which a pair would not fit into 16 bits, of all lengths around vectors of 64 bytes;
-    1 to 3 rows, and more, are cut differently.
+    1 to 3 rows, up to 7, and more are cut differently, and so are fewer than 16 outputs.
     """
     torch.manual_seed(0)
-    for rows, outs in ((1, 9), (3, 3), (9, 5), (70, 33)):
+    for rows, outs in ((1, 9), (3, 3), (9, 5), (8, 16), (31, 17), (33, 48), (70, 33)):
         for depth in (1, 3, 63, 64, 65, 192):
             x, weight = _extremes([rows, depth], dtype), _extremes([outs, depth], torch.int8)
             given = (torch.ones(1), None, None, 0, False, None, None, 0, 0, torch.float32)
@@ -65,6 +65,7 @@ def test_products_of_the_largest_bytes(device: torch.device, dtype: torch.dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=str)
+@pytest.mark.parametrize("outs", [12, 40])
 @pytest.mark.parametrize(
     ("channels", "groups", "kernel", "geometry"),
     [
@@ -83,11 +84,11 @@ def test_images_of_the_largest_bytes(
     groups: int,
     kernel: int,
     geometry: tuple[object, ...],
+    outs: int,
     dtype: torch.dtype,
 ) -> None:
     """Zero points, borders, requantization: all with integers that are as large as they get."""
     torch.manual_seed(channels)
-    outs = 12
     shape = [channels, outs] if geometry[3] else [outs, channels // groups]
     weight = _extremes([*shape, kernel, kernel], torch.int8)
     taps = torch.randint(-(1 << 15), 1 << 15, (outs, kernel * kernel))

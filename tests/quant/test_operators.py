@@ -87,10 +87,11 @@ def test_a_planted_fault_is_found(fault: str, layer: Layer) -> None:
     assert not same(layer, fault)
 
 
-# A product of bytes, where the assembler is to see the instruction that multiplies fours of them.
+# A product of bytes, where the assembler is to see the instruction that multiplies them.
 PRODUCT = """
 import sys, torch, causeway, causeway.quant
-x, weight = (torch.full([8, 64], -128, dtype=torch.int8).to(sys.argv[1]) for _ in range(2))
+sizes = [8, 64], [int(sys.argv[2]), 64]
+x, weight = (torch.full(size, -128, dtype=torch.int8).to(sys.argv[1]) for size in sizes)
 rest = (None, None, 0, False, None, None, 0, 0, torch.float32)
 y = torch.ops.causeway.qlinear(x, weight, torch.ones(1).to(sys.argv[1]), *rest)
 assert (y.cpu() == 64 * 128 * 128).all(), y
@@ -99,12 +100,24 @@ assert (y.cpu() == 64 * 128 * 128).all(), y
 
 @pytest.mark.process
 @pytest.mark.parametrize("vendor", ["sim", "opencl"])
-def test_a_cpu_with_vnni_multiplies_bytes(
-    request: pytest.FixtureRequest, run_python: Run, tmp_path: Path, vendor: str
+@pytest.mark.parametrize(
+    ("outs", "instruction", "least", "more"),
+    [("8", "vpdpbusd", 16, {"avx512_vnni"}), ("16", "tdpbssd", 4, {"avx512_vnni", "amx_int8"})],
+    ids=["vnni", "amx"],
+)
+def test_a_cpu_multiplies_bytes(
+    request: pytest.FixtureRequest,
+    run_python: Run,
+    tmp_path: Path,
+    vendor: str,
+    outs: str,
+    instruction: str,
+    least: int,
+    more: set[str],
 ) -> None:
     words = Path("/proc/cpuinfo").read_text().split() if platform.machine() == "x86_64" else []
-    if not {"avx512_vnni", "avx512bw", "avx512vl"} <= set(words):
-        pytest.skip("this CPU has no VNNI of 512 bits")
+    if missing := {"avx512bw", "avx512vl", *more} - set(words):
+        pytest.skip(f"this CPU has no {', '.join(sorted(missing))}")
     if not shutil.which("objdump"):
         pytest.skip("needs objdump of binutils")
     if vendor == "sim":
@@ -112,7 +125,7 @@ def test_a_cpu_with_vnni_multiplies_bytes(
     else:
         library = request.getfixturevalue("opencl_library")
         env = {"CAUSEWAY_VENDOR": str(library), "POCL_CACHE_DIR": str(tmp_path)}
-    run_python(PRODUCT, args=(vendor,), new=True, **env)
+    run_python(PRODUCT, args=(vendor, outs), new=True, **env)
     found = 0
     for path in list(tmp_path.rglob("*")):
         data = path.read_bytes() if path.is_file() else b""
@@ -123,28 +136,29 @@ def test_a_cpu_with_vnni_multiplies_bytes(
         listing = subprocess.run(
             ["objdump", "-d", library], check=True, capture_output=True, text=True
         )
-        found += listing.stdout.count("vpdpbusd")
-    assert found >= 16, "no library that was built multiplies bytes"
+        found += listing.stdout.count(instruction)
+    assert found >= least, f"no library that was built has {instruction}"
 
 
 @pytest.mark.process
-def test_a_cpu_without_vnni_multiplies_pairs(run_python: Run) -> None:
+@pytest.mark.parametrize("without", ["dot_bytes", "dot_tiles"])
+def test_a_cpu_without_what_multiplies_bytes(run_python: Run, without: str) -> None:
     program = f"""
 import pytest, sys
 file = '{ROOT}/tests/device/test_quantized.py'
 sys.exit(pytest.main(['-q', '-x', '-k', 'of_the_largest_bytes and not uint8', file]))
 """
-    env = {"CAUSEWAY_SIM_CODE": "1", "CAUSEWAY_SIM_WITHOUT": "dot_bytes"}
+    env = {"CAUSEWAY_SIM_CODE": "1", "CAUSEWAY_SIM_WITHOUT": without}
     said = run_python(program, new=True, **env).stdout
     assert " passed" in said
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("option", ["-UCW_DOT_BYTES", "-mno-avx512f"])
-def test_what_was_made_for_vnni_is_right_without(
+@pytest.mark.parametrize("option", ["-UCW_DOT_TILES", "-UCW_DOT_BYTES", "-mno-avx512f"])
+def test_what_was_made_for_another_cpu_is_right_here(
     run_python: Run, tmp_path: Path, option: str
 ) -> None:
-    """As where a file was written on a CPU with VNNI, and is read on another."""
+    """As where a file was written on a CPU with VNNI or AMX, and is read on another."""
     compiler = tmp_path / "cc"
     compiler.write_text(f'#!/bin/sh\nexec cc "$@" {option}\n')
     compiler.chmod(0o755)

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "causeway/library_file.hpp"
+#include "causeway/dot.hpp"
 #include "causeway/program_cache.hpp"
 #include "cores.hpp"
 #include "device.hpp"
@@ -76,14 +77,10 @@ uint64_t hash(const std::string& text, uint64_t h);
 
 // The processor that -march=native is for.
 bool has_dot_bytes() {
-#ifdef __x86_64__
-  static const bool here =
-      __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-  return here && !settings().teams && !settings().without.count("dot_bytes");
-#else
-  return false;
-#endif
+  return !settings().teams && !settings().without.count("dot_bytes") && causeway::cpu_dots_bytes();
 }
+
+bool has_dot_tiles() { return has_dot_bytes() && !settings().without.count("dot_tiles") && causeway::cpu_dots_tiles(); }
 
 cw_status info(int32_t index, cw_code_info* out) {
   Device* device = nullptr;
@@ -93,6 +90,7 @@ cw_status info(int32_t index, cw_code_info* out) {
   found.language = CW_CODE_C;
   found.flags = settings().teams ? 0 : CW_CODE_IN_TURN;
   if (has_dot_bytes()) found.flags |= CW_CODE_DOT_BYTES;
+  if (has_dot_tiles()) found.flags |= CW_CODE_DOT_TILES;
   found.compute_units = compute_units();
   found.group_limit = settings().teams ? teams::most_items : 1;
   found.simd_width = 8;
@@ -222,6 +220,7 @@ cw_status compile(const char* source, const char* options, ProgramCache::Binary*
   std::vector<std::string> command = {compiler()};
   for (const char* flag : flags()) command.push_back(flag);
   if (has_dot_bytes()) command.push_back("-DCW_DOT_BYTES");
+  if (has_dot_tiles()) command.push_back("-DCW_DOT_TILES");
   std::stringstream more(options ? options : "");
   for (std::string word; more >> word;) command.push_back(word);
   for (const std::string& word :
@@ -255,6 +254,7 @@ cw_status build(int32_t index, const char* source, const char* options, cw_progr
   for (const char* flag : flags()) key += std::string(" ") + flag;
   if (settings().teams) key += teams::preamble;
   if (has_dot_bytes()) key += " -DCW_DOT_BYTES";
+  if (has_dot_tiles()) key += " -DCW_DOT_TILES";
   key += std::string("\n") + (options ? options : "") + "\n" + source;
   const ProgramCache cache(ProgramCache::folder(settings().cache.c_str(), "sim"));
   std::string words;

@@ -81,7 +81,8 @@ bool is_left_out(const std::string& entry) {
                                         "close",       "peer_access",     "device_attribute", "host_register",
                                         "fault",       "stream_callback", "host_alloc_for",   "mem_alloc_on",
                                         "mem_reserve", "op_find_for",     "build_binary",     "binary",
-                                        "cores.v1",    "layout.v1",       "check.v1",         "dot_bytes"};
+                                        "cores.v1",    "layout.v1",       "check.v1",         "dot_bytes",
+                                        "dot_tiles"};
   return std::any_of(std::begin(entries), std::end(entries), [&](const char* e) { return entry == e; });
 }
 
@@ -183,7 +184,7 @@ void read_settings(const cw_host& given) {
       "a comma list of entries that stand alone: bind, mem_set, mem_info, close, peer_access, device_attribute, "
       "host_alloc, host_register, fault, stream_callback, host_alloc_for, mem_alloc_on, mem_reserve (each with what "
       "belongs "
-      "to it), op_find_for; of code.v1 build_binary, binary, dot_bytes; cores.v1, layout.v1, check.v1",
+      "to it), op_find_for; of code.v1 build_binary, binary, dot_bytes, dot_tiles; cores.v1, layout.v1, check.v1",
       [&](const std::string& value) {
         for (const std::string& part : split(value)) {
           if (!is_left_out(part)) return false;

@@ -190,6 +190,47 @@ static inline i32x16 all_of(i32x16 a, i32x16 b, i32x16 c, i32x16 d) {
   ADD_BYTES(s30, v3, b0); ADD_BYTES(s31, v3, b1); ADD_BYTES(s32, v3, b2); ADD_BYTES(s33, v3, b3);
 #endif
 
+//// tiles_of_bytes: AMX's: of 16 rows of 64 bytes, and of sums 16 by 16. Numbers 0 to 3 are sums, 4 and 5 are of weights, a
+//// row an output; 6 and 7 are of 16 positions, in each row four bytes of all. The compiler knows of none of them, and leaves them alone.
+#if defined(CW_DOT_TILES) && BYTES
+#define TILES 1
+#define TILE_LOAD(t, p, apart) __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t : : "r"(p), "r"((i64)(apart)) : "memory")
+#define TILE_STORE(t, p, apart) __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : "r"(p), "r"((i64)(apart)) : "memory")
+#define TILE_ZERO(t) __asm__ volatile("tilezero %%tmm" #t : :)
+#if SIGNED
+#define TILE_ADD(to, a, b) __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #to : :)
+#else
+#define TILE_ADD(to, a, b) __asm__ volatile("tdpbsud %%tmm" #b ", %%tmm" #a ", %%tmm" #to : :)
+#endif
+static inline void begin_tiles(void) {
+  u8 shape[64];
+  for (int i = 0; i < 64; ++i) shape[i] = 0;
+  shape[0] = 1; /* palette */
+  for (int t = 0; t < 8; ++t) shape[16 + 2 * t] = 64, shape[48 + t] = 16; /* bytes of a row, rows */
+  __asm__ volatile("ldtilecfg (%0)" : : "r"(shape) : "memory");
+}
+static inline void end_tiles(void) { __asm__ volatile("tilerelease" : :); }
+/* Rows become columns, of 16 by 16: `to` has them one after the other, `apart` from each other. */
+#define QUARTER(a, b, c, d, v0, v1, v2, v3) \
+  const i32x16 a##l = LOW_32(a, b), a##h = HIGH_32(a, b), c##l = LOW_32(c, d), c##h = HIGH_32(c, d); \
+  const i32x16 v0 = LOW_64(a##l, c##l), v1 = HIGH_64(a##l, c##l), v2 = LOW_64(a##h, c##h), v3 = HIGH_64(a##h, c##h);
+#define PUT_COLUMNS(j, a, b, c, d) do { \
+  const i32x16 ab_ = EVEN_128(a, b), cd_ = EVEN_128(c, d), ab_o_ = ODD_128(a, b), cd_o_ = ODD_128(c, d); \
+  PUT_ALL(to + (j) * apart, EVEN_128(ab_, cd_)); PUT_ALL(to + (4 + (j)) * apart, EVEN_128(ab_o_, cd_o_)); \
+  PUT_ALL(to + (8 + (j)) * apart, ODD_128(ab_, cd_)); PUT_ALL(to + (12 + (j)) * apart, ODD_128(ab_o_, cd_o_)); } while (0)
+static inline void put_transposed(i32* to, idx apart, i32x16 a, i32x16 b, i32x16 c, i32x16 d, i32x16 e, i32x16 f, i32x16 g,
+                              i32x16 h, i32x16 i, i32x16 j, i32x16 k, i32x16 l, i32x16 m, i32x16 n, i32x16 o, i32x16 p) {
+  QUARTER(a, b, c, d, a0, a1, a2, a3)
+  QUARTER(e, f, g, h, b0, b1, b2, b3)
+  QUARTER(i, j, k, l, c0, c1, c2, c3)
+  QUARTER(m, n, o, p, d0, d1, d2, d3)
+  PUT_COLUMNS(0, a0, b0, c0, d0); PUT_COLUMNS(1, a1, b1, c1, d1);
+  PUT_COLUMNS(2, a2, b2, c2, d2); PUT_COLUMNS(3, a3, b3, c3, d3);
+}
+#define PUT_TRANSPOSED(to, apart, AT) put_transposed(to, apart, AT(0), AT(1), AT(2), AT(3), AT(4), AT(5), AT(6), AT(7), \
+                                             AT(8), AT(9), AT(10), AT(11), AT(12), AT(13), AT(14), AT(15))
+#endif
+
 //// finish
 FUNCTION f32 requantized(f32 y, f32 inverse, f32 zero) {
   f32 v = y * inverse;
@@ -233,13 +274,14 @@ FUNCTION TAP less_of(GLOBAL const TAP* taps, GLOBAL const TAP* whole, idx oz, id
   return less;
 }
 
-//// tiles: Tiles of 4 positions and 2 outputs, of bytes 4, of PACKED ones 16, or of one and 4 where positions are FEW. The sums of COLUMNS outputs of all a
-//// block's positions are finished together, in vectors.
+//// tiles: Tiles of 4 positions and 2 outputs, of bytes 4, of PACKED ones 16, or of one and 4 where positions are FEW; with
+//// TILES of all 32 positions and 32 outputs. The sums of COLUMNS outputs of all a block's positions are finished together,
+//// in vectors.
 GLOBAL RESULT* OUT = out_p;
 const idx stretch = u % stretches, block = u / stretches % blocks, g = u / stretches / blocks;
 const idx m0 = block * BLOCK, m1 = rows - m0 < BLOCK ? rows : m0 + BLOCK;
 const idx n0 = stretch * columns, n1 = outs - n0 < columns ? outs : n0 + columns;
-idx from[BLOCK + 3], to[BLOCK];
+idx from[BLOCK + 15], to[BLOCK];
 int inside[BLOCK];
 /* Of the sums that are finished together: outputs of a position, or, where those are ALONG, positions of an output. */
 #if ALONG
@@ -256,7 +298,12 @@ int inside[BLOCK];
   GLOBAL const WEIGHT* w1 = w0 + (most < 1 ? most : 1) * w; \
   GLOBAL const WEIGHT* w2 = w0 + (most < 2 ? most : 2) * w; \
   GLOBAL const WEIGHT* w3 = w0 + (most < 3 ? most : 3) * w;
+#if TILES /* the last tile begins earlier where outputs are no multiple of 16: by as many before the first */
+i32 all_sums[(BLOCK + 4) * (COLUMNS + 16)];
+i32* sums = all_sums + 16 * TO_NEXT_N;
+#else
 i32 sums[(BLOCK + 4) * COLUMNS];
+#endif
 idx begins[SEGMENTS];
 for (idx s = 0; s < SEGMENTS; ++s) begins[s] = SEGMENT(s);
 {
@@ -272,10 +319,54 @@ for (idx s = 0; s < SEGMENTS; ++s) begins[s] = SEGMENT(s);
     if (++z == oz) z = 0, ++b;
   }
 }
-for (idx m = m1; m < m0 + BLOCK + 3; ++m) from[m - m0] = from[m1 - 1 - m0];
+for (idx m = m1; m < m0 + BLOCK + 15; ++m) from[m - m0] = from[m1 - 1 - m0];
+#if TILES
+/* All bytes of the block, each 64 of 16 positions as a tile; a tile of the other positions is 16 * MOST further. */
+i32 transposed[BLOCK / 4 * MOST];
+for (idx m = 0; m < m1 - m0; m += 16) {
+  i32* tile = transposed + m / 4 * MOST;
+  for (idx s = 0; s < SEGMENTS; ++s) {
+    GLOBAL const IMAGE* begin = image_p + begins[s];
+    for (idx k = 0; k < padded; k += 64, tile += 256) {
+#define POSITION(i) BYTES_AT(begin + from[m + i] + k)
+      PUT_TRANSPOSED(tile, 16, POSITION);
+    }
+  }
+}
+begin_tiles();
+#endif
 for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
   const idx c1 = n1 - c0 < COLUMNS ? n1 : c0 + COLUMNS;
-#if PACKED
+#if TILES
+  {
+    const idx last = outs - 16, first = c0 < last ? c0 : last, second = c0 + 16 < last ? c0 + 16 : last;
+    const idx depth = segments * padded;
+    GLOBAL const WEIGHT* w1 = weight_p + (g * outs + first) * depth;
+    GLOBAL const WEIGHT* w2 = weight_p + (g * outs + second) * depth;
+    const i32* tile = transposed;
+    TILE_ZERO(0); TILE_ZERO(1); TILE_ZERO(2); TILE_ZERO(3);
+    for (idx k = 0; k < depth; k += 64, tile += 256) {
+      TILE_LOAD(4, w1 + k, depth); TILE_LOAD(6, tile, 64); TILE_ADD(0, 4, 6);
+      TILE_LOAD(7, tile + 4 * MOST, 64); TILE_ADD(1, 4, 7);
+      TILE_LOAD(5, w2 + k, depth); TILE_ADD(2, 5, 6); TILE_ADD(3, 5, 7);
+    }
+    i32* put1 = sums + (first - c0) * TO_NEXT_N;
+    i32* put2 = sums + (second - c0) * TO_NEXT_N;
+#if ALONG
+    TILE_STORE(0, put1, 4 * TO_NEXT_N); TILE_STORE(1, put1 + 16, 4 * TO_NEXT_N);
+    TILE_STORE(2, put2, 4 * TO_NEXT_N); TILE_STORE(3, put2 + 16, 4 * TO_NEXT_N);
+#else
+    i32 some[4 * 256];
+    TILE_STORE(0, some, 64); TILE_STORE(1, some + 256, 64); TILE_STORE(2, some + 512, 64); TILE_STORE(3, some + 768, 64);
+#define OUTPUT_1(i) OWN_BYTES_AT(some + m * 16 + (i) * 16)
+#define OUTPUT_2(i) OWN_BYTES_AT(some + 512 + m * 16 + (i) * 16)
+    for (idx m = 0; m < m1 - m0; m += 16) {
+      PUT_TRANSPOSED(put1 + m * TO_NEXT_M, TO_NEXT_M, OUTPUT_1);
+      PUT_TRANSPOSED(put2 + m * TO_NEXT_M, TO_NEXT_M, OUTPUT_2);
+    }
+#endif
+  }
+#elif PACKED
   for (idx n = c0; n < c1; n += 16) {
     GLOBAL const WEIGHT* first = weight_p + (g * packs + n / 16) * 16 * segments * padded;
 #if BYTES
@@ -507,6 +598,9 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
   }
 #endif
 }
+#if TILES
+end_tiles();
+#endif
 
 //// few_floats: A few rows of floating point: each item quantizes them and has some outputs of theirs.
 const idx n0 = u * columns, n1 = outs - n0 < columns ? outs : n0 + columns;

@@ -187,7 +187,7 @@ cw_status write_image(KernelCall& call, const Quantized& q, Dtype dtype, bool in
 
 // How products are cut: each output by itself, its bytes one by one or by fours; tiles of int16 or of bytes; where these have
 // many rows, their weights packed.
-enum class Cuts : uint8_t { elements, fours, pairs, bytes, packed };
+enum class Cuts : uint8_t { elements, fours, pairs, bytes, tiles, packed };
 
 struct Weights {
   const void* data = nullptr;
@@ -203,7 +203,10 @@ int64_t packs(const Quantized& q) { return (q.out_channels + kPack - 1) / kPack;
 
 cw_status order_weights(KernelCall& call, const Quantized& q, Cuts cuts, Weights* w) {
   const bool rows = whole_rows(q);
-  const int64_t whole = cuts == Cuts::elements ? 1 : cuts == Cuts::fours ? 4 : cuts == Cuts::bytes ? kBytes : 16;
+  const int64_t whole = cuts == Cuts::elements                       ? 1
+                        : cuts == Cuts::fours                        ? 4
+                        : cuts == Cuts::bytes || cuts == Cuts::tiles ? kBytes
+                                                                     : 16;
   w->cuts = cuts;
   w->segments = rows ? q.kernel[0] * q.kernel[1] : q.taps();
   w->length = rows ? q.kernel[2] * q.in_channels : q.in_channels;
@@ -312,6 +315,13 @@ cw_status by_elements(KernelCall& call, const Quantized& q, const After& a, cons
                static_cast<double>(q.depth()));
 }
 
+// Elements of an item's own memory for `depth` of them: few sizes, so few kernels.
+int64_t few_sizes(int64_t depth) {
+  int64_t most = kBytes;
+  while (most < depth) most = most % 3 ? most + most / 2 : most / 3 * 4;
+  return most;
+}
+
 // Whether the positions of an output follow each other in the result.
 bool places_are_neighbours(const Quantized& q) {
   int64_t stride = 1;
@@ -324,9 +334,8 @@ bool places_are_neighbours(const Quantized& q) {
 
 cw_status by_tiles(KernelCall& call, const Quantized& q, const After& a, const Image& image, const Weights& w,
                    const void* whole) {
-  constexpr int64_t kBlock = 64;
-  const int64_t rows = q.batch * q.places(), blocks = (rows + kBlock - 1) / kBlock;
-  const bool packed = w.cuts == Cuts::packed;
+  const bool packed = w.cuts == Cuts::packed, amx = w.cuts == Cuts::tiles;
+  const int64_t block = amx ? 32 : 64, rows = q.batch * q.places(), blocks = (rows + block - 1) / block;
   const bool open_cl = call.device->info.language == CW_CODE_OPENCL_C;
   Program p(call, "quantized_tiles");
   add_common(p, q, a, image, w, whole);
@@ -337,6 +346,7 @@ cw_status by_tiles(KernelCall& call, const Quantized& q, const After& a, const I
     p.define("SIGNED", image.dtype == kI8)
         .before(open_cl ? texts::quantized::bytes_open_cl : texts::quantized::bytes_c)
         .before(texts::quantized::bytes);
+  if (amx) p.before(texts::quantized::tiles_of_bytes).define("MOST", few_sizes(w.segments * w.padded));
   p.define("IMAGE", storage_of(image.dtype)).define("LOAD_IMAGE", std::string("LOAD_") + name_of(image.dtype));
   const bool few = rows < 4, beside = q.result.strides[1] == 1;
   p.define("FEW", few)
@@ -348,16 +358,17 @@ cw_status by_tiles(KernelCall& call, const Quantized& q, const After& a, const I
       .define("ALONG", !few && !beside && places_are_neighbours(q))
       .define("RESULT", storage_of(q.result.dtype));
   // Outputs are shared out where there are few positions.
-  const int64_t wanted = int64_t{call.device->info.compute_units} * 4;
+  const int64_t wanted =
+      int64_t{call.device->info.compute_units} * (amx ? 2 : 4);  // each transposes its positions anew
   const int64_t stretches = std::clamp<int64_t>(wanted / (blocks * q.groups), 1, (q.out_channels + 7) / 8);
-  const int64_t even = packed ? kPack : 4;
+  const int64_t even = amx ? 2 * kPack : packed ? kPack : 4;
   const int64_t columns = ((q.out_channels + stretches - 1) / stretches + even - 1) / even * even;
   if (packed) p.value("packs", packs(q));
-  p.define("BLOCK", kBlock).value("blocks", blocks).value("columns", columns);
+  p.define("BLOCK", block).value("blocks", blocks).value("columns", columns);
   const int64_t cut = (q.out_channels + columns - 1) / columns;
   p.value("stretches", cut);
   return p.run(q.groups * blocks * cut, texts::quantized::tiles,
-               static_cast<double>(std::min(rows, kBlock) * columns * q.depth()) / 16);
+               static_cast<double>(std::min(rows, block) * columns * q.depth()) / 16);
 }
 
 // One channel a group: 16 of them at once.
@@ -368,9 +379,19 @@ cw_status by_depth(KernelCall& call, const Quantized& q, const After& a, const I
   return p.run(q.batch * q.places(), texts::quantized::depth, static_cast<double>(q.groups * q.taps()));
 }
 
+// Tiles of 32 positions cost as much for few; and an item keeps what it transposes on its stack.
+bool by_amx(const Quantized& q) {
+  constexpr int64_t kFew = 8, kMost = 8192;  // rows, and bytes of a position
+  const bool rows = whole_rows(q);
+  const int64_t length = rows ? q.kernel[2] * q.in_channels : q.in_channels;
+  const int64_t depth = (length + kBytes - 1) / kBytes * kBytes * (rows ? q.kernel[0] * q.kernel[1] : q.taps());
+  return q.batch * q.places() >= kFew && q.out_channels >= kPack && depth <= kMost;
+}
+
 // Packed weights cost a copy of them, and save adding up what a vector holds of each sum; and segments shorter than vectors
 // are read without what is beyond them.
-Cuts cuts_of_bytes(const Quantized& q) {
+Cuts cuts_of_bytes(const Quantized& q, bool amx) {
+  if (amx && by_amx(q)) return Cuts::tiles;
   constexpr int64_t kFew = 32;  // rows for which nothing is copied
   const int64_t rows = q.batch * q.places(), length = whole_rows(q) ? q.kernel[2] * q.in_channels : q.in_channels;
   return rows >= kFew && (rows >= q.depth() || length % kBytes != 0) ? Cuts::packed : Cuts::bytes;
@@ -391,7 +412,10 @@ cw_status product(KernelCall& call, const Quantized& q, const After& a) {
   Weights weights;
   const bool bytes = tiles && call.device->info.flags & CW_CODE_DOT_BYTES;
   const bool fours = !cpu && by_fours(q);
-  const Cuts cuts = bytes ? cuts_of_bytes(q) : tiles ? Cuts::pairs : fours ? Cuts::fours : Cuts::elements;
+  const Cuts cuts = bytes   ? cuts_of_bytes(q, call.device->info.flags & CW_CODE_DOT_TILES)
+                    : tiles ? Cuts::pairs
+                    : fours ? Cuts::fours
+                            : Cuts::elements;
   TRY(order_weights(call, q, cuts, &weights));
   TRY(write_image(call, q, bytes || fours ? q.x.dtype : kI16, weights.padded == weights.length, &image));
   const void* whole = nullptr;
@@ -427,8 +451,6 @@ cw_status qlinear(KernelCall& call, const void*) {
 // are most of the time.
 cw_status few_floats(KernelCall& call, const Quantized& q, const After& a, const Steps& s, bool bytes) {
   const bool open_cl = call.device->info.language == CW_CODE_OPENCL_C;
-  int64_t most = 64;  // elements that an item keeps: few sizes, so few kernels
-  while (most < q.in_channels) most *= 2;
   Program p(call, "quantize_qlinear");
   add_steps(p, s);
   p.define("PUT(i_, v_)", name_of_store(q.result.dtype));
@@ -447,7 +469,7 @@ cw_status few_floats(KernelCall& call, const Quantized& q, const After& a, const
   const int64_t items = int64_t{call.device->info.compute_units} * 2;
   const int64_t columns = std::max<int64_t>(32, ((q.out_channels + items - 1) / items + 3) / 4 * 4);
   p.value("rows", q.batch).value("depth", q.in_channels).value("outs", q.out_channels).value("columns", columns);
-  p.define("MOST", most).define("COLUMNS", 32);
+  p.define("MOST", few_sizes(q.in_channels)).define("COLUMNS", 32);
   return p.run((q.out_channels + columns - 1) / columns, texts::quantized::few_floats,
                static_cast<double>(q.batch * columns * q.in_channels) / 16);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "causeway/dot.hpp"
 #include "causeway/program_cache.hpp"
 #include "error.hpp"
 #include "launch.hpp"
@@ -30,15 +31,16 @@ bool is_pocl(const Device& device) {
 }
 
 // PoCL's compiler is clang, and it compiles for the CPU that LLVM knows, which may be an older one than this.
-bool has_dot_bytes(const Device& device) {
-#ifdef __x86_64__
-  static const bool here =
-      __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-  return here && is_pocl(device) && value_of<cl_device_type>(device.id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU;
-#else
-  (void)device;
-  return false;
-#endif
+uint32_t dots(const Device& device) {
+  if (!is_pocl(device) || !(value_of<cl_device_type>(device.id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU)) return 0;
+  return (causeway::cpu_dots_bytes() ? CW_CODE_DOT_BYTES : 0) | (causeway::cpu_dots_tiles() ? CW_CODE_DOT_TILES : 0);
+}
+
+// As options of the compiler.
+std::string dot_options(const Device& device) {
+  const uint32_t all = dots(device);
+  return std::string(all & CW_CODE_DOT_BYTES ? " -DCW_DOT_BYTES" : "") +
+         (all & CW_CODE_DOT_TILES ? " -DCW_DOT_TILES" : "");
 }
 
 cw_status info(int32_t index, cw_code_info* out) {
@@ -52,7 +54,7 @@ cw_status info(int32_t index, cw_code_info* out) {
   const bool cpu = value_of<cl_device_type>(device->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU;
   if (turn && *turn ? strcmp(turn, "0") != 0 : cpu) found.flags |= CW_CODE_IN_TURN;
   if (device->memory == Memory::buffer) found.flags |= CW_CODE_SPLIT_POINTERS;
-  if (has_dot_bytes(*device)) found.flags |= CW_CODE_DOT_BYTES;
+  found.flags |= dots(*device);
   found.compute_units = value_of<cl_uint>(device->id, CL_DEVICE_MAX_COMPUTE_UNITS);
   found.group_limit = static_cast<uint32_t>(value_of<size_t>(device->id, CL_DEVICE_MAX_WORK_GROUP_SIZE));
   found.simd_width = value_of<cl_uint>(device->id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
@@ -96,9 +98,7 @@ bool keeps_itself(const Device& device) { return is_pocl(device); }
 
 // The caller's options, and what is said to every source.
 std::string all_options(const Device& device, const char* options) {
-  std::string all = options ? options : "";
-  if (has_dot_bytes(device)) all += " -DCW_DOT_BYTES";
-  return all;
+  return (options ? options : "") + dot_options(device);
 }
 
 // The program of an earlier process, or NULL: a driver may refuse what it wrote itself.
@@ -198,7 +198,7 @@ cw_status function(cw_program program, const char* name, cw_function* out) {
 // Who takes a binary again.
 std::string reader_of(const Device& device) {
   return "opencl\n" + device_text(device.id, CL_DEVICE_NAME) + '\n' + device_text(device.id, CL_DEVICE_VERSION) + '\n' +
-         device_text(device.id, CL_DRIVER_VERSION) + (has_dot_bytes(device) ? "\nCW_DOT_BYTES" : "");
+         device_text(device.id, CL_DRIVER_VERSION) + dot_options(device);
 }
 
 constexpr uint32_t kSpirv = 0x07230203;  // its first word
