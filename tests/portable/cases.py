@@ -107,13 +107,21 @@ def _norms_of_one_and_of_more(tiny: torch.Tensor) -> list[torch.Tensor]:
     return [norms[0] * 1e200, norms[1], norms[2] * 1e200]
 
 
-def _pools(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
-    """Rows of several vectors, taps outside, windows without one inside, NaN, integers."""
+def _pools(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> list[torch.Tensor]:
+    """Rows of several vectors, taps outside, windows without one inside, NaN, integers; channels
+    that are neighbours, and planes that are transposed.
+    """
     bad = x.masked_fill(x > 1.5, float("nan")).masked_fill(x < -0.5, -float("inf"))
     found = []
     for given in (x, bad, bad.half(), (x * 9).nan_to_num().int(), (x * x).byte()):
         for window in ((3, 2, 1), (2,), ((2, 5), (3, 1), (1, 2), (1, 2)), (1, (1, 4))):
             found += F.max_pool2d(given, *window, return_indices=True)
+    for given in (z, (z * 9).int(), z[0], z.half()):
+        for laid in (given.movedim(-3, -1).contiguous().movedim(-1, -3), given.mT.contiguous().mT):
+            found += F.max_pool2d(laid, (3, 2), 2, (1, 0), (1, 2), return_indices=True)
+            found += F.max_pool3d(laid.unsqueeze(-3), (1, 3, 2), return_indices=True)
+            if laid.is_floating_point():
+                found += F.adaptive_max_pool2d(laid, (3, 2), return_indices=True)
     for empty in (((2, 1, 2), (3, 2, 4), (1, 0, 1), (2, 3, 3)), (3, 2, 1)):
         found += F.max_pool3d(y, *empty, return_indices=True)
         found += F.max_pool3d((y * 9).long(), *empty, return_indices=True)
@@ -137,7 +145,7 @@ def few() -> Iterator[Case]:
     yield "linear", F.linear, (randn(9, 40), randn(17, 40, seed=1), randn(17, seed=2))
     yield "conv", F.conv2d, (randn(2, 3, 9, 8), randn(5, 3, 3, 3, seed=1), randn(5, seed=2))
     yield "pool", lambda x: F.max_pool2d(x, 2, return_indices=True), (randn(2, 3, 9, 8),)
-    yield "pools", _pools, (randn(2, 2, 9, 140), randn(1, 2, 8, 8, 2))
+    yield "pools", _pools, (randn(2, 2, 9, 140), randn(1, 2, 8, 8, 2), randn(2, 70, 8, 6))
     yield "argmax", lambda x: x.argmax(1), (randn(9, 37),)
     # 32 MiB and more go past the caches of a CPU, from odd places too and in place.
     yield "large", past_caches, (randn(4096, 2051),)

@@ -2,18 +2,27 @@
 
 //// max: NaN wins, and the first of equals: as torch's. With no tap inside it is LOWEST, of the first tap's place.
 for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
-  const idx ox = u % ow, oy = u / ow % oh, oz = u / ow / oh % od, base = u / ow / oh / od * d * h * w;
+  const idx ox = u % ow, oy = u / ow % oh, oz = u / ow / oh % od, plane = u / ow / oh / od;
+#if STRIDED
+  const idx b = plane / channels, c = plane % channels;
+  const idx base = b * in_b + c * in_c, to = b * out_b + c * out_c + oz * out_z + oy * out_y + ox * out_x;
+  const idx note = b * index_b + c * index_c + oz * index_z + oy * index_y + ox * index_x;
+#define PLACE(z, y, x) (base + (z) * in_z + (y) * in_y + (x) * in_x)
+#else
+  const idx base = plane * d * h * w, to = u, note = u;
+#define PLACE(z, y, x) (base + ((z) * h + (y)) * w + (x))
+#endif
   BOUNDS
   idx best_at = (Z0 * h + Y0) * w + X0;
   T best = LOWEST;
   for (idx z = Z0; z < z1; z += dz)
     for (idx y = Y0; y < y1; y += dy)
       for (idx x = X0; x < x1; x += dx) {
-        const T v = LD(in, base + (z * h + y) * w + x);
+        const T v = LD(in, PLACE(z, y, x));
         if (v > best || v != v) { best = v; best_at = (z * h + y) * w + x; }
       }
-  ST(out, u, best);
-  index[u] = best_at;
+  ST(out, to, best);
+  index[note] = best_at;
 }
 
 //// max_rows: On CPUs, a row of the result at a time: each tap for all places that have it inside, in a loop that becomes
@@ -49,6 +58,39 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
         }
     for (idx l = 0; l < n; ++l) ST(out, u * ow + ox + l, best[l]);
     for (idx l = 0; l < n; ++l) index[u * ow + ox + l] = best_at[l];
+  }
+}
+
+//// max_channels: On CPUs, of channels that are neighbours: a row of the result at a time, and of each place the channels, in
+//// a loop that becomes vectors. The same taps in the same order.
+for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
+  const idx oy = u % oh, oz = u / oh % od, b = u / oh / od;
+  SIDE(oz, kd, sz, pz, dz, d, Z0, z1) SIDE(oy, kh, sy, py, dy, h, Y0, y1)
+  for (idx ox = 0; ox < ow; ++ox) {
+    SIDE(ox, kw, sx, px, dx, w, X0, x1)
+    for (idx c = 0; c < channels; c += ROW) {
+      const int n = channels - c < ROW ? (int)(channels - c) : ROW;
+      T best[ROW];
+      i32 best_at[ROW];
+      const i32 start = (i32)((Z0 * h + Y0) * w + X0);
+      for (int l = 0; l < ROW; ++l) best[l] = LOWEST, best_at[l] = start;
+      for (idx z = Z0; z < z1; z += dz)
+        for (idx y = Y0; y < y1; y += dy)
+          for (idx x = X0; x < x1; x += dx) {
+            const i32 at = (i32)((z * h + y) * w + x);
+            GLOBAL const S* row = in + (b * d * h * w + at) * channels + c;
+            INDEPENDENT
+            for (int l = 0; l < n; ++l) {
+              const T v = LD(row, l);
+              const int wins = v > best[l] || v != v;
+              best[l] = wins ? v : best[l];
+              best_at[l] = wins ? at : best_at[l];
+            }
+          }
+      const idx to = (u * ow + ox) * channels + c;
+      for (int l = 0; l < n; ++l) ST(out, to + l, best[l]);
+      for (int l = 0; l < n; ++l) index[to + l] = best_at[l];
+    }
   }
 }
 

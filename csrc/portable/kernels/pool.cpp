@@ -1,5 +1,7 @@
 // Pooling in two and three dimensions: the largest with its place, means, and both over windows that adapt to the size of
 // the result; their gradients. A window is three pairs of bounds, whoever sets them; in two dimensions depth is 1.
+#include <algorithm>
+
 #include "portable/call.h"
 #include "portable/kernels/pool.cl.h"
 
@@ -103,6 +105,22 @@ double taps(const Window& p) {
   return all;
 }
 
+// With channels that are neighbours, of images that follow each other.
+bool channels_last(const Tensor& t, const Pool& op) {
+  const int channel = t.ndim - op.dims - 1;
+  int64_t stride = t.shape[channel];
+  if (stride > 1 && t.strides[channel] != 1) return false;
+  for (int d = t.ndim - 1; d >= 0; --d) {
+    if (d == channel) continue;
+    if (t.shape[d] > 1 && t.strides[d] != stride) return false;
+    stride *= t.shape[d];
+  }
+  return true;
+}
+
+// How the largest are found: by planes, with any strides or without; or, on CPUs, by rows and by channels.
+enum class MaxBy : uint8_t { plane, strides, rows, channels };
+
 // out, indices, self, then output_size; or kernel_size, stride, padding, dilation, ceil_mode
 cw_status max_pool(KernelCall& call, const void* data) {
   const Pool& op = *static_cast<const Pool*>(data);
@@ -112,30 +130,53 @@ cw_status max_pool(KernelCall& call, const void* data) {
   if (!takes(call, in.dtype, kFloats | kInts) || out.dtype != in.dtype || index.dtype != kI64) return CW_UNSUPPORTED;
   if (!read_sizes(op, in, out, p)) return CW_UNSUPPORTED;
   if (!op.adaptive) read_window(call, op, 3, 6, p);
-  const bool rows = call.device->in_turn() && !op.adaptive && p.in_size() < int64_t{1} << 31;
+  const Tensor* const all[] = {&in, &out, &index};
+  const auto each = [&](auto&& f) { return std::all_of(std::begin(all), std::end(all), f); };
+  const bool vectors = call.device->in_turn() && !op.adaptive && p.in_size() < int64_t{1} << 31;
+  const bool contiguous = each([](const Tensor* t) { return t->contiguous(); });
+  const MaxBy by = contiguous ? vectors ? MaxBy::rows : MaxBy::plane
+                   : vectors && each([&](const Tensor* t) { return channels_last(*t, op); }) ? MaxBy::channels
+                                                                                             : MaxBy::strides;
   constexpr int64_t kSteps = 2;  // the widest that is known to the compiler
-  const int64_t step = rows && p.stride[2] <= kSteps ? p.stride[2] : 0;
+  const int64_t step = by == MaxBy::rows && p.stride[2] <= kSteps ? p.stride[2] : 0;
+  const int channel = in.ndim - op.dims - 1;
   cw_function function = nullptr;
   TRY(call.device->function(
       {family("max_pool"), static_cast<uint64_t>(in.dtype) | static_cast<uint64_t>(op.adaptive) << 8,
-       static_cast<uint64_t>(rows), static_cast<uint64_t>(step)},
+       static_cast<uint64_t>(by), static_cast<uint64_t>(step)},
       [&] {
         Source s(call.device->info);
         head_of(s, p, in.dtype);
         s.define("LOWEST", "((T)" + lowest(in.dtype) + ")")
             .define("S", storage_of(in.dtype))
             .define("ROW", 64)
+            .define("STRIDED", by == MaxBy::strides)
             .define("SX", step ? std::to_string(step) : "sx");
         s.out(storage_of(in.dtype), "out").out("i64", "index").in(storage_of(in.dtype), "in");
         sizes_of(s, p);
-        return s.kernel(rows ? texts::pool::max_rows : texts::pool::max);
+        if (by == MaxBy::channels || by == MaxBy::strides) s.value("idx", "channels");
+        if (by == MaxBy::strides)
+          for (const char* of : {"in_", "out_", "index_"})
+            for (const char d : {'b', 'c', 'z', 'y', 'x'}) s.value("idx", std::string(of) + d);
+        return s.kernel(by == MaxBy::rows       ? texts::pool::max_rows
+                        : by == MaxBy::channels ? texts::pool::max_channels
+                                                : texts::pool::max);
       },
       &function));
   Launch l;
   l.pointer(out.data).pointer(index.data).pointer(in.data);
-  const int64_t units = rows ? out.numel() / p.out[2] : out.numel();
+  const int64_t channels = in.shape[channel];
+  const int64_t row = by == MaxBy::rows ? p.out[2] : by == MaxBy::channels ? p.out[2] * channels : 1;
+  const int64_t units = out.numel() / row;
   sizes_of(l, p, units);
-  const double cost = rows ? taps(p) * static_cast<double>(p.out[2]) : taps(p) * 4 + 40;
+  if (by == MaxBy::channels || by == MaxBy::strides) l.value(channels);
+  if (by == MaxBy::strides)
+    for (const Tensor* t : all)
+      for (int d = 0; d < 5; ++d) {  // of the batch, where there is one, a channel, and three dimensions
+        const int at = d < 2 ? channel - 1 + d : t->ndim - 5 + d;
+        l.value(at >= 0 && (d < 2 || at > channel) ? t->strides[at] : int64_t{0});
+      }
+  const double cost = row > 1 ? taps(p) * static_cast<double>(row) : taps(p) * 4 + 40;
   return l.run(*call.device, function, units, cost, call.stream);
 }
 
@@ -254,7 +295,7 @@ Kernels pool_kernels() {
                                    {"aten::_adaptive_avg_pool2d_backward", 2, true},
                                    {"aten::_adaptive_avg_pool3d_backward", 3, true}};
   Kernels list;
-  for (const Pool& op : largest) list.push_back({op.name, max_pool, kFloats | kInts, needs, &op});
+  for (const Pool& op : largest) list.push_back({op.name, max_pool, kFloats | kInts, CW_NEEDS_ELEMENTS, &op});
   for (const Places& op : places) list.push_back({op.name, max_pool_backward, kFloats | CW_INT64, needs, &op});
   for (const Pool& op : means) list.push_back({op.name, mean_pool, kFloats, needs, &op});
   for (const Pool& op : gradients) list.push_back({op.name, mean_pool_backward, kFloats, needs, &op});
