@@ -13,7 +13,8 @@ namespace causeway::portable {
 //   v                              its value, in the type that is computed in
 //   AT                             its place in the result, which is dense: [batch, row, column]
 //   AT_BATCH, AT_ROW, AT_COLUMN    the same by dimension; of a convolution the image, the channel, and the place in it
-// It stores what it makes of that through the kernel's parameters.
+// It stores what it makes of that through the kernel's parameters, in dtypes of its own. The product's own result is then
+// not written. ROUNDED(x) is x, and no later addition becomes one operation with it.
 struct EpilogueText {
   std::string before;  // functions that it calls
   std::string row;  // what of the body is the same for a row's elements, in any batch, and comes before it

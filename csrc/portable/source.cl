@@ -44,6 +44,7 @@ typedef double16 f64x16;
 #define FLOATV(bits) as_float16(bits)
 #define WHEREV(test, a, b) select(b, a, test)
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define INDEPENDENT_FEW _Pragma("clang loop vectorize(assume_safety) vectorize_width(4) interleave_count(1)")
 #define UNROLL _Pragma("unroll")
 #define ALIGNED __attribute__((aligned(16)))
 #ifdef __has_builtin
@@ -111,6 +112,13 @@ typedef u32 u32x16 __attribute__((vector_size(64), aligned(4)));
 #define FMAV_f64(a, b, c) ((a) * (b) + (c))
 #define ZERO_f64 ((f64x16){0})
 #define rsqrt(x) (1 / sqrt(x))
+/* GCC contracts in kernels of products (gemm.cpp), and its vectors pass over __builtin_assoc_barrier. So an integer is
+   between, of which only the caller knows that it is 0. */
+#ifndef __clang__
+static inline f32 rounded_32(f32 x, u64 none) { return float_of(bits_of(x) ^ (u32)none); }
+static inline f64 rounded_64(f64 x, u64 none) { return double_of(bits_of_double(x) ^ none); }
+#define ROUNDED(x) _Generic((x), f64: rounded_64, default: rounded_32)(x, (u64)units >> 63)
+#endif
 #ifdef __SSE__
 typedef f32 f32x4 __attribute__((vector_size(16)));
 static inline void pass_by(void* p, f32x16 v) {
@@ -240,6 +248,14 @@ typedef vec16<f64> f64x16;
 #define ZERO_f64 zero16<f64>()
 
 //// shared: Written once, in what all languages share.
+/* A dozen iterations: vectors of as many bytes as a register has may be longer than the loop. */
+#ifndef INDEPENDENT_FEW
+#define INDEPENDENT_FEW INDEPENDENT
+#endif
+/* What an epilogue adds to is rounded before, as it is in a kernel of its own. */
+#ifndef ROUNDED
+#define ROUNDED(x) (x)
+#endif
 FUNCTION f32 half_to_float(u16 h) {
   u32 m = h & 0x7fffu, s = (u32)(h & 0x8000u) << 16;
   u32 big = m >= 0x7c00u ? (m << 13) | 0x7f800000u : (m << 13) + 0x38000000u;

@@ -132,6 +132,8 @@ def test_a_changed_weight_and_a_second_set_of_kernels_are_found(
 
 PRODUCTS = (HERE / "products.py").read_text()
 SOME_PRODUCTS = ("addmm, residual", "bmm", "convolution, groups", "Winograd", "read twice", "GELU")
+SOME_PRODUCTS += ("a cast to bfloat16", "a cast to float32", "a result and its mask", "to uint8")
+SOME_PRODUCTS += ("a cast of many rows by default", "convolution, channels scaled")
 
 
 def test_what_follows_a_product_is_done_in_its_kernel(run_python: Run, caches: dict) -> None:
@@ -154,11 +156,23 @@ def test_what_follows_any_product_is_done_in_its_kernel(
         env |= {"CAUSEWAY_SIM_TEAMS": "1", "CAUSEWAY_SIM_OPS": "none", "CAUSEWAY_TUNE": "off"}
         env |= {"CAUSEWAY_SIM_MEMORY_MODEL": "discrete", "CAUSEWAY_MEMORY_CACHE": "0"}
     said = run_python(PRODUCTS, compiles=True, timeout=1700, **env).stdout.splitlines()
-    assert len(said) >= 30
+    assert len(said) >= 55
     assert [line for line in said if not line.endswith(": right, right")] == []
 
 
-# What a hurried colleague would get wrong: a case, and the text that is planted.
+def text_with(old: str, new: str) -> str:
+    """An epilogue's text with another load or store."""
+    return f"""
+made = epilogues.KernelText
+epilogues.KernelText = lambda name, parameters, body, cost: made(
+    name, parameters, body.replace("{old}(", "{new}("), cost)
+"""
+
+
+# What a hurried colleague would get wrong: a case, and the text that is planted. The memory of a
+# result of another dtype given to the product; a store of another size, a residual of another
+# dtype; a product in halves not rounded; steps to integers cut off, or not clamped; a product and
+# a sum in one operation.
 WRONG_PRODUCTS = {
     "addmm, columns scaled": """
 place = epilogues.EpilogueKernel._place_of
@@ -176,6 +190,13 @@ epilogues.is_epilogue = lambda before, after: not after.is_reduction()
 is_flat = epilogues.EpilogueKernel._is_flat
 epilogues.EpilogueKernel._is_flat = lambda self, index: index.is_Symbol or is_flat(self, index)
 """,
+    "a mask": "epilogues.ProductLine._as_product = lambda self: self.out",
+    "a cast to bfloat16": text_with("ST_bf16", "ST_u8"),
+    "a residual of another dtype": text_with("LD_f16", "LD_bf16"),
+    "a cast to float32": 'epilogues.through_memory = lambda x, dtype: "v"',
+    "to uint8": "epilogues.EpilogueOverrides.round = epilogues.Overrides.trunc",
+    "to int8": 'epilogues.EpilogueOverrides.minimum = lambda a, b: f"{a}"',
+    "convolution, channels scaled": "epilogues._uncontracted = lambda text, *of: text",
 }
 
 
@@ -184,7 +205,7 @@ def test_a_wrong_epilogue_is_found(
     run_python: Run, caches: dict[str, str], tmp_path: Path, case: str
 ) -> None:
     own = caches | {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
-    planted = "from causeway.compile import epilogues\n" + WRONG_PRODUCTS[case]
+    planted = f"from causeway.compile import epilogues\n{WRONG_PRODUCTS[case]}\n"
     program = PRODUCTS.replace("CASES: dict", planted + "CASES: dict", 1)
     done = run_python(program, args=(case,), compiles=True, status=None, **SIM, **own)
     assert "right, right" not in done.stdout

@@ -63,7 +63,7 @@
 #if OUT_ACROSS
 #define TILE_PUT \
   for (idx l = 0; l < wide; ++l) { \
-    INDEPENDENT \
+    INDEPENDENT_FEW \
     for (idx i = 0; i < rows; ++i) { const idx m = m0 + i, n = n0 + l; T v = tile[i * WIDE + l]; PUT } \
   }
 #else

@@ -1,11 +1,15 @@
 // Texts of matmul.cpp, in the dialect of docs/portable.md: `////` begins one, with its name.
 
-//// matmul: What a product of gemm.cl is made of: AK, BK, BN, OM and ON are strides, or 1 where that is known.
+//// matmul: What a product of gemm.cl is made of: AK, BK, BN, OM, ON, CM and CN are strides, or 1 where that is known.
 #if ADDED
 #define BEGIN \
   const idx a_base = batch * a_batch, b_base = batch * b_batch, o_base = batch * o_batch; \
   const idx c_base = batch * c_batch;
-#define ADD_C v = FMA(beta, (T)LD(c_, c_base + m * cm + n * cn), v);
+#if SCALED
+#define ADD_C v = FMA(beta, (T)LD(c_, c_base + m * CM + n * CN), v);
+#else
+#define ADD_C v = v + (T)LD(c_, c_base + m * CM + n * CN);
+#endif
 #else
 #define BEGIN const idx a_base = batch * a_batch, b_base = batch * b_batch, o_base = batch * o_batch;
 #define ADD_C

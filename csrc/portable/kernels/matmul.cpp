@@ -31,6 +31,8 @@ cw_status matmul(KernelCall& call, const void* data) {
   if (a.dtype == kF64 && !(call.device->info.arithmetic & CW_FLOAT64)) return CW_UNSUPPORTED;
   const double beta = op.added ? call.real(at + 2, 1) : 0, alpha = op.added ? call.real(at + 3, 1) : 1;
   const bool adds = op.added && beta != 0;  // what is multiplied by 0 is not looked at: it may be NaN
+  // By 1 nothing is multiplied: a loop with a call of fma() becomes no vectors on PoCL.
+  const bool scaled = op.added && (alpha != 1 || (adds && beta != 1));
   ProductSize size{op.batched ? a.shape[0] : 1, a.size(-2), b.size(-1), a.size(-1)};
   if (size.k == 0) return CW_UNSUPPORTED;
   int64_t am = a.strides[rank - 2], ak = a.strides[rank - 1], bk = b.strides[rank - 2], bn = b.strides[rank - 1];
@@ -53,15 +55,17 @@ cw_status matmul(KernelCall& call, const void* data) {
   const bool a_dense = ak == 1, n_dense = bn == 1, k_dense = bk == 1;
   const auto bits = static_cast<uint64_t>(a.dtype) | static_cast<uint64_t>(adds) << 8 |
                     static_cast<uint64_t>(a_dense) << 9 | static_cast<uint64_t>(n_dense) << 10 |
-                    static_cast<uint64_t>(k_dense) << 11 | static_cast<uint64_t>(op.added) << 12 |
+                    static_cast<uint64_t>(k_dense) << 11 | static_cast<uint64_t>(scaled) << 12 |
                     static_cast<uint64_t>(am == 1) << 13 | static_cast<uint64_t>(om == 1) << 14 |
-                    static_cast<uint64_t>(on == 1) << 15 | static_cast<uint64_t>(turned) << 16;
+                    static_cast<uint64_t>(on == 1) << 15 | static_cast<uint64_t>(turned) << 16 |
+                    static_cast<uint64_t>(cs[1] == 1) << 17 | static_cast<uint64_t>(cs[2] == 1) << 18;
   // The parameters before the product's own.
   const auto parameters = [&](Source& s) {
     const std::string store = storage_of(a.dtype), t = name_of(type);
     s.out(store, "out").in(store, "a").in(store, "b_");
-    if (adds) s.in(store, "c_").value(t, "beta");
-    if (op.added) s.value(t, "alpha");
+    if (adds) s.in(store, "c_");
+    if (adds && scaled) s.value(t, "beta");
+    if (scaled) s.value(t, "alpha");
     for (const char* v : {"a_batch", "b_batch", "bk", "bn", "o_batch", "om", "on"}) s.value("idx", v);
     if (adds)
       for (const char* v : {"c_batch", "cm", "cn"}) s.value("idx", v);
@@ -70,8 +74,9 @@ cw_status matmul(KernelCall& call, const void* data) {
   const auto fill = [&](Launch& l) {
     const auto scalar = [&](double v) { type == kF64 ? l.value(v) : l.value(static_cast<float>(v)); };
     l.pointer(out.data).pointer(a.data).pointer(b.data);
-    if (adds) l.pointer(c.data), scalar(beta);
-    if (op.added) scalar(alpha);
+    if (adds) l.pointer(c.data);
+    if (adds && scaled) scalar(beta);
+    if (scaled) scalar(alpha);
     l.value(op.batched ? a.strides[0] : int64_t{0}).value(op.batched ? b.strides[0] : int64_t{0}).value(bk).value(bn);
     l.value(op.batched ? out.strides[0] : int64_t{0}).value(om).value(on);
     if (adds) l.value(cs[0]).value(cs[1]).value(cs[2]);
@@ -83,9 +88,10 @@ cw_status matmul(KernelCall& call, const void* data) {
   };
   const auto describe_text = [&](Source& s) {
     const std::string name = name_of(a.dtype);
-    s.define("LD", "LD_" + name).define("ST", "ST_" + name).define("ADDED", adds).define("SCALED", op.added);
+    s.define("LD", "LD_" + name).define("ST", "ST_" + name).define("ADDED", adds).define("SCALED", scaled);
     s.define("BK", k_dense ? "1" : "bk").define("BN", n_dense ? "1" : "bn");
     s.define("OM", om == 1 ? "1" : "om").define("ON", on == 1 ? "1" : "on");
+    s.define("CM", cs[1] == 1 ? "1" : "cm").define("CN", cs[2] == 1 ? "1" : "cn");
     s.define("TURNED", turned).define("N_DENSE", n_dense).define("K_DENSE", k_dense).before(texts::matmul::matmul);
   };
   if (call.device->in_turn() && size.n <= kFewColumns && a_dense && k_dense && a.dtype == type) {

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sympy
+import torch
 from torch._inductor import config
 
 from causeway import _C
@@ -22,6 +23,7 @@ from causeway.compile.kernel import Kernel, finished, operations_of
 from causeway.compile.kernel_text import KernelText
 from causeway.compile.lines import noting
 from causeway.compile.names import OrderedSet, SIMDKernelFeatures, V, sympy_product
+from causeway.compile.overrides import Overrides, through_memory
 
 # What calls of products are called in a graph, and the operator that the ladder gets.
 PRODUCTS = {
@@ -139,10 +141,30 @@ def is_epilogue(template: Any, after: Any) -> bool:
 _CHEAP = frozenset(
     """
     load store constant to_dtype get_index index_expr add sub mul neg maximum minimum relu abs where
-    eq ne lt le gt ge logical_and logical_or logical_not identity
+    eq ne lt le gt ge logical_and logical_or logical_not identity round
     """.split()  # noqa: SIM905 - a line of names is read at once
 )
 _MOST = 8
+# Dtypes that a float becomes in many instructions.
+_LONG_STEPS = frozenset(
+    [torch.float16, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64]
+)
+
+
+def _may_be_turned(product: Any) -> bool:
+    """Whether a CPU may compute a product's columns as rows (matmul.cpp): then the elements of a
+    tile that lie side by side are as few as it has rows."""
+    if "convolution" in product.python_kernel_name:
+        return False
+    known = V.graph.sizevars
+    a, b = product.inputs[-2:]
+    _, row, column = _sizes(product)
+    if not known.statically_known_equals(b.get_stride()[-2], 1):
+        return False
+    return not (
+        known.statically_known_equals(a.get_stride()[-1], 1)
+        and known.statically_known_geq(row, column)
+    )
 
 
 def _pays_in_turn(nodes: list[Any]) -> bool:
@@ -151,15 +173,24 @@ def _pays_in_turn(nodes: list[Any]) -> bool:
     A tile's rows are short. A function of its own (exp, erf, tanh) becomes no vectors there: GELU
     and tanh after a layer of 384 to 1536 took 1.9 and 1.7 of the time, SiLU 1.4; the square root
     and division of a batch norm, once a row of a tile, take as long as the pass over memory that is
-    saved. What is read by a reduction is computed in the reduction's kernel. With max_autotune
-    both ways are measured (runtime.Product).
+    saved. What is read by a reduction is computed in the reduction's kernel. A cast to bfloat16
+    took 0.67 to 0.98 of both kernels' time, one from it 0.73 to 0.98. A float16 is a dozen
+    instructions: of products in it ReLU took 1.10 to 1.18. Casts to it and steps to integers took
+    0.64 to 0.98 in products by rows and in convolutions, and 1.05 to 1.12 in turned products.
+    With max_autotune both ways are measured (runtime.Product).
     """
     work = 0
+    (product,) = [node.node for node in nodes if node.is_template()]
+    if product.get_dtype() == torch.float16 and not config.max_autotune:
+        return False
+    long = not config.max_autotune and _may_be_turned(product)
     for node in nodes:
         if node.is_template():
             continue
-        for use in (use.node for out in node.get_outputs() for use in out.users):
-            if use.is_reduction():
+        for out in node.get_outputs():
+            if any(use.node.is_reduction() for use in out.users):
+                return False
+            if long and V.graph.get_dtype(out.get_name()) in _LONG_STEPS:
                 return False
         for call in node._body.root_block.graph.nodes:
             cheap = call.op != "call_method" or str(call.target) in _CHEAP
@@ -172,8 +203,33 @@ def _pays_in_turn(nodes: list[Any]) -> bool:
 # --- its text -------------------------------------------------------------------------------------
 
 
+def _uncontracted(text: str, *of: Any) -> str:
+    """A float that is rounded before anything is added to it."""
+    return f"ROUNDED({text})" if any(computed(d).is_floating_point for d in of) else text
+
+
+class EpilogueOverrides(Overrides):
+    """The numbers of a kernel of its own. GCC makes one operation of `a * b + c` in products
+    (gemm.cpp), and in no other kernel of ours."""
+
+    @staticmethod
+    def mul(a: Any, b: Any) -> str:
+        return _uncontracted(Overrides.mul(a, b), a.dtype, b.dtype)
+
+    @staticmethod
+    def square(a: Any) -> str:
+        return _uncontracted(Overrides.square(a), a.dtype)
+
+    @staticmethod
+    def mul_rn(a: Any, b: Any) -> str:
+        return _uncontracted(Overrides.mul_rn(a, b), a.dtype, b.dtype)
+
+
 class EpilogueKernel(Kernel):
-    """The same operators as a `Kernel`, of the value `v` of one element."""
+    """The same operators as a `Kernel`, of the value `v` of one element: as it would be in the
+    product's memory."""
+
+    overrides = EpilogueOverrides
 
     def __init__(self, tiling: Any, product: Any, **kwargs: Any) -> None:
         self.product = product
@@ -192,7 +248,9 @@ class EpilogueKernel(Kernel):
             return super().load(name, index)
         if self._load_mask or self._at(self.prepare_indexing(index)) != "AT":
             self.fits = False
-        return self.cse.generate(self.loads, "v", dtype=computed(V.graph.get_dtype(name)))
+        dtype = V.graph.get_dtype(name)
+        value = _uncontracted(through_memory("v", dtype), computed(dtype))
+        return self.cse.generate(self.loads, value, dtype=computed(dtype))
 
     def store(self, name: str, index: sympy.Expr, value: Any, mode: Any = None) -> None:
         if self._is_flat(self.prepare_indexing(index)):
@@ -300,8 +358,14 @@ class ProductLine(names.WrapperLine):
         code.writeline(f"{self.kernel}({self.out}, ({finish}), ({apart}))")
 
     def _as_product(self) -> str:
-        """The memory of what is written, in the product's sizes."""
+        """Memory for the product: that of what is written, in the product's sizes and dtype, or
+        some of its own, which the product's kernel leaves alone where it does what follows."""
         layout, given = self.node.layout, V.graph.get_buffer(self.out).get_layout()
+        if layout.dtype != given.dtype:
+            made = self.wrapper.make_allocation(
+                "product", layout.device, layout.dtype, layout.size, layout.stride
+            )
+            return str(made).partition(" = ")[2]
         if list(layout.size) == list(given.size):
             return self.out
         tuple_of = self.wrapper.codegen_python_shape_tuple
@@ -350,16 +414,17 @@ def write_product(scheduling: Any, template: Any, after: list[Any]) -> bool:
 
 
 def _result(product: Any, kernel: EpilogueKernel) -> str | None:
-    """What is written in the place of the product: a buffer of its dtype, in its order."""
+    """What is written in the product's order: a buffer of its dtype, in whose memory the product
+    can be too, or else of any."""
+    found = []
     for name, argument in kernel.args.output_buffers.items():
         if isinstance(argument, names.RemovedArg):
             continue
         layout = V.graph.get_buffer(name).get_layout()
         if (
             name in kernel.flat_outputs
-            and layout.dtype == product.get_dtype()
             and isinstance(layout, names.FixedLayout)
             and layout.offset == 0
         ):
-            return str(name)
-    return None
+            found.append((layout.dtype != product.get_dtype(), str(name)))
+    return min(found)[1] if found else None

@@ -21,6 +21,11 @@ def _is_float(x: Any) -> bool:
     return bool(computed(x.dtype).is_floating_point)
 
 
+def _fits_int32(x: Any) -> bool:
+    bounds = getattr(x, "bounds", None)
+    return bounds is not None and bool(bounds.lower >= -(2**31) and bounds.upper < 2**31)
+
+
 def _common(*values: Any) -> str:
     """The type that values of several are brought to."""
     dtype = values[0].dtype
@@ -40,6 +45,21 @@ _FUNCTIONS = {
 }  # fmt: skip
 
 
+# To what lies in memory, and back.
+HALVES = {
+    torch.float16: ("float_to_half", "half_to_float"),
+    torch.bfloat16: ("float_to_bfloat", "bfloat_to_float"),
+}
+
+
+def through_memory(x: Any, dtype: torch.dtype) -> str:
+    """A value as a load of `dtype` gives it back."""
+    if dtype not in HALVES:
+        return f"{x}"
+    store, load = HALVES[dtype]
+    return f"{load}({store}((f32){x}))"
+
+
 class Overrides(OpOverrides):
     """Each operator of Inductor's as an expression."""
 
@@ -57,12 +77,13 @@ class Overrides(OpOverrides):
         source = computed(x.dtype) if x.dtype is not None else None
         if dtype == torch.bool:
             return f"(u8)({x} != 0)"
-        if not use_compute_types and dtype in (torch.float16, torch.bfloat16):
-            return {torch.float16: f"half_to_float(float_to_half((f32){x}))",
-                    torch.bfloat16: f"bfloat_to_float(float_to_bfloat((f32){x}))"}[dtype]  # fmt: skip
+        if not use_compute_types and dtype in HALVES:
+            return through_memory(x, dtype)
         kind = value_type(dtype)
         if source is not None and source.is_floating_point and kind[0] in "iu" and kind != "i64":
-            return f"({kind})(i64){x}"  # as the CPU does: beyond the range of an int32 it wraps
+            # As the CPU does: beyond the range of an int32 it wraps. What was clamped is within, and
+            # converted as a vector by every processor.
+            return f"({kind})({'i32' if _fits_int32(x) else 'i64'}){x}"
         return f"({kind}){x}"
 
     @staticmethod
@@ -76,12 +97,10 @@ class Overrides(OpOverrides):
             return f"(i64)BITS_OF_DOUBLE({x})"
         if pair == (torch.int64, torch.float64):
             return f"DOUBLE((u64){x})"
-        halves = {torch.float16: ("float_to_half", "half_to_float"),
-                  torch.bfloat16: ("float_to_bfloat", "bfloat_to_float")}  # fmt: skip
-        bits = f"{halves[src_dtype][0]}({x})" if src_dtype in halves else f"(u16){x}"
-        if dtype in halves and src_dtype.itemsize == 2:
-            return f"{halves[dtype][1]}((u16)({bits}))"
-        if src_dtype in halves and dtype in (torch.int16, torch.uint16):
+        bits = f"{HALVES[src_dtype][0]}({x})" if src_dtype in HALVES else f"(u16){x}"
+        if dtype in HALVES and src_dtype.itemsize == 2:
+            return f"{HALVES[dtype][1]}((u16)({bits}))"
+        if src_dtype in HALVES and dtype in (torch.int16, torch.uint16):
             return f"({value_type(dtype)})({bits})"
         if not src_dtype.is_floating_point and not dtype.is_floating_point:
             return f"({value_type(dtype)}){x}"
