@@ -82,6 +82,7 @@ RUSTICL := $(firstword $(wildcard /usr/lib/*/libRusticlOpenCL.so.1))
 $(if $(RUSTICL),,$(error RUNTIME=rusticl needs Mesa's OpenCL: apt-get install mesa-opencl-icd))
 $(RUNS_OPENCL): export OCL_ICD_VENDORS := $(RUSTICL)
 $(RUNS_OPENCL): export RUSTICL_ENABLE := swrast
+$(RUNS_OPENCL): export PYTEST_TIMEOUT := 1500
 endif
 
 intel: .venv/deps ## Intel's OpenCL runtime for CPUs, in build/intel, for `make RUNTIME=intel` with what runs on OpenCL

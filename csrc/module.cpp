@@ -601,6 +601,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     d["language"] = info.language, d["flags"] = info.flags, d["compute_units"] = info.compute_units;
     d["group_limit"] = info.group_limit, d["local_memory"] = info.local_memory, d["driver"] = info.driver;
     d["argument_limit"] = info.argument_limit, d["binaries"] = info.binaries;
+    d["loop_limit"] = info.loop_limit;
     d["grid_limits"] = py::make_tuple(info.grid_limits[0], info.grid_limits[1], info.grid_limits[2]);
     d["group_limits"] = py::make_tuple(info.group_limits[0], info.group_limits[1], info.group_limits[2]);
     return d;

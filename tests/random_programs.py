@@ -29,8 +29,10 @@ Step = tuple[int, Sequence[int]]
 class Pool:
     """The tensors of one device, and the numbers of the step that is being done."""
 
-    def __init__(self, device: str, gradients: bool) -> None:
+    def __init__(self, device: str, gradients: bool, lacks: frozenset[torch.dtype]) -> None:
         self.device = device
+        self.wide = torch.float32 if torch.float64 in lacks else torch.float64
+        self.dtypes = [torch.float32 if dtype in lacks else dtype for dtype in DTYPES]
         made = torch.Generator().manual_seed(0)
         shapes = [(3, 4), (2, 3, 4), (4,), (2, 3, 2, 2), ()]
         dtypes = [torch.float32, torch.int64, *[torch.float32] * 3]
@@ -198,7 +200,7 @@ def with_number(p: Pool) -> Tensor:
 
 @operation
 def to_dtype(p: Pool) -> Tensor:
-    return small(p.one()).to(DTYPES[p.below(len(DTYPES))])
+    return small(p.one()).to(p.dtypes[p.below(len(DTYPES))])
 
 
 @operation
@@ -392,7 +394,7 @@ def attempt(f: Operation, pool: Pool, numbers: Sequence[int]) -> Tensor | Except
 
 def gradients_of(pool: Pool) -> list[Tensor | None]:
     real = [torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in pool.tensors]
-    total = sum(t.double().tanh().sum() for t in real if t.requires_grad)
+    total = sum(t.to(pool.wide).tanh().sum() for t in real if t.requires_grad)
     if not isinstance(total, Tensor):
         return []
     return [*torch.autograd.grad(total, pool.leaves, allow_unused=True)]
@@ -423,7 +425,9 @@ def unlike_gradients(pools: Sequence[Pool]) -> str | None:
 
 def difference(program: Sequence[Step], device: str, gradients: bool = False) -> str | None:
     """What is not as on the CPU after which step of the program; None where all is."""
-    pools = [Pool("cpu", gradients), Pool(device, gradients)]
+    has = torch.get_device_module(device).get_device_properties(0).dtypes
+    lacks = frozenset(DTYPES) - {*has}
+    pools = [Pool("cpu", gradients, lacks), Pool(device, gradients, lacks)]
     log: list[str] = []
     for which, numbers in program:
         name, f = OPERATIONS[which % len(OPERATIONS)]

@@ -23,6 +23,11 @@ thread_local const char* t_operator = "";  // that the thread's running kernel s
 thread_local uint32_t t_launches = 0;      // of that kernel so far
 constexpr double kGrain = 32768;  // operations that are worth an item of their own on a CPU
 
+// Where loops are left too early, a kernel with many turns would be wrong without a word.
+bool may_turn(const Device& device, double turns) {
+  return !device.info.loop_limit || turns <= static_cast<double>(device.info.loop_limit);
+}
+
 }  // namespace
 
 void open(const cw_code_v1* code, const Services& services) {
@@ -184,12 +189,16 @@ cw_status Launch::run(const Device& device, cw_function function, int64_t units,
     grid[0] =
         static_cast<uint32_t>(std::clamp<int64_t>((units + group[0] - 1) / group[0], 1, device.info.grid_limits[0]));
   }
+  const int64_t items = int64_t{grid[0]} * group[0];
+  if (!may_turn(device, static_cast<double>((units + items - 1) / items) * cost)) return CW_UNSUPPORTED;
   return put(device, function, grid, group, stream);
 }
 
 cw_status Launch::run_groups(const Device& device, cw_function function, int64_t groups, uint32_t lanes,
-                             cw_stream stream) {
+                             cw_stream stream, double turns) {
   if (groups <= 0) return CW_OK;
+  const int64_t most = device.info.grid_limits[0];
+  if (!may_turn(device, static_cast<double>((groups + most - 1) / most) * turns)) return CW_UNSUPPORTED;
   const uint32_t grid[3] = {static_cast<uint32_t>(std::min<int64_t>(groups, device.info.grid_limits[0])), 1, 1},
                  group[3] = {lanes, 1, 1};
   return put(device, function, grid, group, stream);

@@ -90,11 +90,14 @@ class Launch {
   Launch& append(const Launch& other);  // its arguments
   // For a source that `tells`, in the same place.
   cw_status tells(const char* name);
-  // `units` of work of about `cost` arithmetic operations each, shared out among as many items as are worth it.
+  // `units` of work of about `cost` arithmetic operations each, shared out among as many items as are worth it. CW_UNSUPPORTED where that
+  // may be more turns of loops than the device makes.
   cw_status run(const Device& device, cw_function function, int64_t units, double cost, cw_stream stream);
 
-  // `groups` groups of `lanes` items that share memory: not for devices that run them in turn.
-  cw_status run_groups(const Device& device, cw_function function, int64_t groups, uint32_t lanes, cw_stream stream);
+  // `groups` groups of `lanes` items that share memory: not for devices that run them in turn. `turns`: of an item's loops
+  // for one of them, for devices with a limit.
+  cw_status run_groups(const Device& device, cw_function function, int64_t groups, uint32_t lanes, cw_stream stream,
+                       double turns = 0);
 
   static constexpr uint32_t kMost = 96;  // pointers, and values
 

@@ -65,7 +65,8 @@ std::string each_block(const Device& device, const Lists& lists, const std::stri
 
 cw_status run_blocks(const KernelCall& call, Launch& launch, cw_function function, int64_t blocks, double cost) {
   if (call.device->in_turn()) return launch.run(*call.device, function, blocks, cost, call.stream);
-  return launch.run_groups(*call.device, function, blocks, lanes_of(*call.device), call.stream);
+  return launch.run_groups(*call.device, function, blocks, lanes_of(*call.device), call.stream,
+                           cost / lanes_of(*call.device));
 }
 
 }  // namespace causeway::portable

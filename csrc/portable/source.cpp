@@ -1,6 +1,7 @@
 // What is put together here, and is in no .cl: what a function of each language begins with, for the parameters that it has.
 #include "portable/source.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "portable/portable.h"
@@ -80,19 +81,23 @@ std::string Source::function(const std::string& name, const std::string& body) c
       opening +=
           "  " + p.type + "* " + p.name + " = *(" + p.type + "* const*)args_[" + std::to_string(arguments++) + "];\n";
     } else if (split) {
-      parameter("GLOBAL char* " + p.name + "_base, u64 " + p.name + "_at");
-      opening += "  " + pointer + " " + p.name + " = (" + pointer + ")(" + p.name + "_base + " + p.name + "_at);\n";
+      parameter("GLOBAL char* " + p.name + "_base, u64 " + p.name + "_begin");
+      opening += "  " + pointer + " " + p.name + " = (" + pointer + ")(" + p.name + "_base + " + p.name + "_begin);\n";
     } else {
       parameter(pointer + " " + p.name);
     }
   }
-  // A Launch gives the values behind all addresses.
+  // A Launch gives the values behind all addresses. The last one's place is a whole word by itself: Mesa's rusticl does not
+  // count what pads a structure's end.
   const std::string record = name == kFunction ? "Values" : name + "_values";
+  const auto last =
+      std::find_if(parameters_.rbegin(), parameters_.rend(), [](const Parameter& p) { return !p.pointer; });
   for (const Parameter& p : parameters_) {
     if (p.pointer) continue;
     if (!single) {
-      values += "  SLOT " + p.type + " " + p.name + ";\n";
-      opening += "  " + p.type + " " + p.name + " = values_." + p.name + ";\n";
+      const bool whole = info_.language == CW_CODE_OPENCL_C && &p == &*last;
+      values += "  SLOT " + (whole ? "union { " + p.type + " value; u64 word; }" : p.type) + " " + p.name + ";\n";
+      opening += "  " + p.type + " " + p.name + " = values_." + p.name + (whole ? ".value" : "") + ";\n";
     } else if (info_.language == CW_CODE_C) {
       opening += "  " + p.type + " " + p.name + " = " + next(p.type) + ";\n";
     } else {

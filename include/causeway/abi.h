@@ -418,6 +418,8 @@ typedef struct cw_code_info {
   uint32_t
       argument_limit; /* most bytes of all arguments of a launch, 8 for an address; 0: what Causeway launches fits */
   uint32_t binaries; /* what build_binary takes: CW_BINARY_... */
+  uint32_t loop_limit; /* most turns of all loops of an item together; 0: loops end when they are done */
+  uint32_t reserved;
 } cw_code_info;
 typedef struct cw_code_arg {
   uint32_t bytes; /* of a value; 0: `address` is passed */

@@ -560,6 +560,12 @@ SETTINGS: dict[str, Setting] = {
             0,
             "Most bytes of a launch's arguments, by code.v1; 0: none is reported.",
         ),
+        _sim(
+            "loop_limit",
+            _integer(0, 2**32 - 1),
+            0,
+            "Most turns of an item's loops, as code.v1 reports it; 0: no limit.",
+        ),
         _sim("bare", NAMES, (), "Devices of another kind, which have no operators: 0,2."),
         _sim(
             "cache", TEXT, "", "Folder of what it built. Empty: causeway/sim in the user's cache."

@@ -27,6 +27,8 @@ from causeway.device.lazy import device_name
 from causeway.device.properties import get_device_properties
 from causeway.dist import one_process
 from causeway.dist.backend import serve_beside_gloo
+from causeway.errors import UnsupportedDtypeError
+from causeway.ops.ladder import policy
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,30 @@ def _apply_print() -> None:
 
 
 def _needs_print() -> bool:
-    return _totype(torch.ones(1, device=device_name())).device.type == device_name()
+    try:
+        return _totype(torch.ones(1, device=device_name())).device.type == device_name()
+    except UnsupportedDtypeError:
+        return True
+
+
+# --- the check of a trace where the chip has no float64 ------------------------------------------
+
+_check_trace: Callable[..., Any] = torch.jit._trace._check_trace
+
+
+@functools.wraps(_check_trace)
+def _fixed_check_trace(*args: Any, **kwargs: Any) -> Any:
+    """What was traced ran without float64, so that only the comparison is narrowed."""
+    with policy(dtypes="narrow"):
+        return _check_trace(*args, **kwargs)
+
+
+def _apply_check_trace() -> None:
+    torch.jit._trace._check_trace = _fixed_check_trace
+
+
+def _needs_check_trace() -> bool:
+    return "orig.double()" in inspect.getsource(_check_trace)
 
 
 # --- GradScaler where the chip has no float64 ----------------------------------------------------
@@ -476,6 +501,15 @@ ALL = (
         "GradScaler divides by its scale in float64 on the device, which a chip may lack",
         _apply_unscale,
         _needs_unscale,
+    ),
+    Workaround(
+        "check_trace",
+        "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/jit/_trace.py#L566",
+        (2, 11),
+        None,
+        "torch.jit.trace compares results in float64 on the device, which a chip may lack",
+        _apply_check_trace,
+        _needs_check_trace,
     ),
     Workaround(
         "multiprocessing",

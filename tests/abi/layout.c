@@ -23,7 +23,7 @@ static const char* before = "";
   F(mem_unmap) F(mem_release) F(op_find_for)
 #define CODE_INFO(F) \
   F(struct_size) F(language) F(flags) F(compute_units) F(group_limit) F(simd_width) F(local_memory) F(arithmetic) \
-  F(driver) F(grid_limits) F(group_limits) F(argument_limit) F(binaries)
+  F(driver) F(grid_limits) F(group_limits) F(argument_limit) F(binaries) F(loop_limit)
 // clang-format on
 
 int main(void) {

@@ -128,6 +128,23 @@ def test_a_tensor_is_printed_without_float64() -> None:
     assert str(x) == "tensor([1.0000, 2.5000], device='sim:0')"
 
 
+@on(NO_FP64, DISCRETE)
+def test_a_trace_is_checked_without_float64() -> None:
+    """The comparison alone is narrowed: what a program itself asks for is refused as ever."""
+    net, x = torch.nn.Linear(3, 2).to("sim"), torch.ones(4, 3, device="sim")
+    assert torch.equal(torch.jit.trace(net, x)(x), net(x))
+    refuses(lambda: torch.jit.trace(lambda t: t.double(), x), "Double")
+    calls = []
+
+    def other_each_time(t: torch.Tensor) -> torch.Tensor:
+        calls.append(t)
+        return t + len(calls)
+
+    with pytest.raises(torch.jit.TracingCheckError, match="differed across invocations"):
+        torch.jit.trace(other_each_time, x)
+    refuses(x.double, "Double")
+
+
 @on(NO_INT64)
 def test_every_spelling_of_int64_is_refused() -> None:
     x, whole = torch.arange(4.0, device="sim"), torch.arange(4)

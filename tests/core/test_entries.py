@@ -469,6 +469,30 @@ def test_launches_keep_to_the_chips_limits(run) -> None:
     assert "host" in run(LIMITED, **chip, argument_limit="20").split()
 
 
+LONG = """
+import causeway, json, torch
+index, rows = torch.arange(50_000) % 3, torch.ones(50_000, 2)
+a, b = torch.ones(4, 50_000), torch.ones(50_000, 4)
+with causeway.ledger() as ledger:
+    many = torch.zeros(3, 2, device="sim").index_add(0, index.to("sim"), rows.to("sim"))
+    product = a.to("sim") @ b.to("sim")
+    few = torch.ones(100, device="sim") * 2
+assert torch.equal(many.cpu(), torch.zeros(3, 2).index_add(0, index, rows))
+assert torch.equal(product.cpu(), a @ b)
+print(json.dumps({r.operator.partition("::")[2].partition(".")[0]: r.rung for r in ledger.rows}))
+"""
+
+
+def test_kernels_of_longer_loops_than_the_chip_makes_step_down(run) -> None:
+    """Mesa's driver for CPUs leaves loops without a word."""
+    chip = {"ops": "none", "CAUSEWAY_SIM_CODE": "1", "CAUSEWAY_SIM_TEAMS": "1"}
+    free, bound = (
+        json.loads(run(LONG, **chip, **limit)) for limit in ({}, {"loop_limit": "40000"})
+    )
+    assert {free[name] for name in ("index_add", "mm", "mul")} == {"portable"}
+    assert (bound["index_add"], bound["mm"], bound["mul"]) == ("host", "host", "portable")
+
+
 # --- mem_set ------------------------------------------------------------------------------------
 
 ZEROS = """

@@ -91,6 +91,19 @@ def takes(module):
 
 
 @pytest.fixture(scope="session")
+def needs(module):
+    """needs(dtype, ...): skips where the chip has one of them not, and says which."""
+    has = module.get_device_properties(0).dtypes
+
+    def needs(*dtypes: torch.dtype) -> None:
+        for dtype in dtypes:
+            if dtype not in has:
+                pytest.skip(f"the chip has no {str(dtype).removeprefix('torch.')}")
+
+    return needs
+
+
+@pytest.fixture(scope="session")
 def host_addressable(module) -> bool:
     return module.get_device_properties(0).host_addressable
 

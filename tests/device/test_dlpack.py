@@ -62,8 +62,9 @@ def test_numpy_takes_a_tensor_of_the_device(device):
     with pytest.raises(TypeError, match=r"can't convert .* to numpy"):
         x.numpy()
     assert x.cpu().numpy().tolist() == list(range(6))
-    assert torch.from_numpy(np.ones(3)).to(device).sum().item() == 3
-    assert torch.as_tensor(np.ones(3), device=device).device == device
+    ones = np.ones(3, np.float32)
+    assert torch.from_numpy(ones).to(device).sum().item() == 3
+    assert torch.as_tensor(ones, device=device).device == device
 
 
 def test_numpy_shares_memory_where_the_host_can_address_it(device, host_addressable):

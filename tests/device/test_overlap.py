@@ -201,6 +201,7 @@ for operator in ("add_.Tensor", "mul_.Tensor"):  # the chip makes its dense copi
 """
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("dense", ["0", "1"])
 def test_overlaps_with_gaps_are_computed_as_on_the_cpu(run_python, dense: str) -> None:
     run_python(ON_A_DENSE_CHIP, CAUSEWAY_SIM_OPS="all", CAUSEWAY_SIM_DENSE=dense)
@@ -214,5 +215,6 @@ assert not wrong, wrong
 """
 
 
+@pytest.mark.once
 def test_random_programs_on_a_chip_that_wants_dense_memory(run_python) -> None:
     run_python(PROGRAMS, CAUSEWAY_SIM_OPS="all", CAUSEWAY_SIM_DENSE="1")

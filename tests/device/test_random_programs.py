@@ -26,7 +26,7 @@ def writes(t: Tensor) -> Tensor:
 FAULTS: dict[str, tuple[str, Callable[[Tensor], object], Callable[[Tensor], object]]] = {
     "value": ("values", torch.neg, torch.abs),
     "layout": ("strides", torch.clone, lambda t: t.t().contiguous().t()),
-    "dtype": ("dtype", torch.clone, torch.Tensor.double),
+    "dtype": ("dtype", torch.clone, torch.Tensor.half),
     "copy of a view": ("share memory", lambda t: t.view(t.shape), torch.clone),
     "version": ("_version", torch.clone, lambda t: t.clone().add_(0)),
     "write": ("values", torch.clone, writes),

@@ -77,7 +77,7 @@ def test_copies_among_devices_of_one_process(device):
 
 
 @pytest.mark.parametrize("kind", ["plain", "transposed", "volume", "weight alone", "double"])
-def test_fake_convolutions_have_the_strides_of_eager_mode(device, kind):
+def test_fake_convolutions_have_the_strides_of_eager_mode(device, kind, needs):
     from torch._subclasses import FakeTensorMode
 
     dims = 3 if kind == "volume" else 2
@@ -86,6 +86,7 @@ def test_fake_convolutions_have_the_strides_of_eager_mode(device, kind):
     if kind == "transposed":
         convolve = torch.nn.functional.conv_transpose2d
     dtype = torch.float64 if kind == "double" else torch.float32
+    needs(dtype)
 
     def strides():
         shape = (2, 4, *[6] * dims)

@@ -209,8 +209,8 @@ def test_each_function_is_called_with_what_the_table_has_of_it() -> None:
 
 
 def test_an_address_may_be_two_parameters() -> None:
-    text = ADD.replace("GLOBAL f32* p0", "GLOBAL char* p0_base, u64 p0_at").replace(
-        "GLOBAL const f32* p1", "GLOBAL char* p1_base, u64 p1_at"
+    text = ADD.replace("GLOBAL f32* p0", "GLOBAL char* p0_base, u64 p0_begin").replace(
+        "GLOBAL const f32* p1", "GLOBAL char* p1_base, u64 p1_begin"
     )
     made = merged_source([("kernel_main", FRONT + text)], 2, split=True)
     assert made is not None

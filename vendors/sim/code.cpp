@@ -101,6 +101,7 @@ cw_status info(int32_t index, cw_code_info* out) {
   for (int d = 0; d < 3; ++d)
     found.grid_limits[d] = uint32_t(settings().grid_limit), found.group_limits[d] = d ? 1 : found.group_limit;
   found.argument_limit = uint32_t(settings().argument_limit);
+  found.loop_limit = uint32_t(settings().loop_limit);
   found.binaries = settings().without.count("build_binary") ? 0 : CW_BINARY_OWN;
   snprintf(found.driver, sizeof(found.driver), "%016llx",
            static_cast<unsigned long long>(hash(machine(), 0xcbf29ce484222325ull)));

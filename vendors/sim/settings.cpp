@@ -214,6 +214,9 @@ void read_settings(const cw_host& given) {
   reader.read("argument_limit", "a number of bytes from 0 to 65536", [&](const std::string& value) {
     return parse_number(value, &s.argument_limit) && s.argument_limit <= 65536;
   });
+  reader.read("loop_limit", "a number from 0 to 4294967295", [&](const std::string& value) {
+    return parse_number(value, &s.loop_limit) && s.loop_limit <= 4294967295;
+  });
   reader.read("bare", "a comma list of numbers of devices", [&](const std::string& value) {
     for (const std::string& part : split(value)) {
       int64_t number = 0;

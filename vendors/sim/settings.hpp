@@ -36,6 +36,7 @@ struct Settings {
   bool graphs = false;   // offer graph.v1
   int64_t grid_limit = 0;      // of code.v1: most groups in each dimension, 0: 65535
   int64_t argument_limit = 0;  // and bytes of arguments, 0: none is reported
+  int64_t loop_limit = 0;      // and turns of an item's loops, which is reported and not kept
   std::set<int32_t> bare;      // devices of another kind, without operators
   std::string cache;     // the folder for what it built, or empty
   int64_t overrun = 0;  // bytes behind an output that kernels overwrite

@@ -258,7 +258,8 @@ cw_status product_launch(KernelCall& call, Launch& launch, Turn& turn, cw_functi
   if (taken) TRY(services().table().mem_set(call.device->index, workspace, 0, kHead, call.stream));
   TRY(turn.start());
   if (cut.kind == Cut::squares) {
-    TRY(launch.run_groups(*call.device, function, squares, uint32_t{cut.lanes} * cut.lanes, call.stream));
+    TRY(launch.run_groups(*call.device, function, squares, uint32_t{cut.lanes} * cut.lanes, call.stream,
+                          4.0 * static_cast<double>(size.k) / cut.parts));
   } else if (is_large(cut, size)) {
     TRY(launch.run_groups(*call.device, function, std::min(units, items_of(call, cut, size)), 1, call.stream));
   } else {

@@ -154,7 +154,7 @@ class CodeInfo(C.Structure):
         ("struct_size", u32), ("language", u32), ("flags", u32), ("compute_units", u32),
         ("group_limit", u32), ("simd_width", u32), ("local_memory", u64), ("arithmetic", u64),
         ("driver", C.c_char * 64), ("grid_limits", u32 * 3), ("group_limits", u32 * 3),
-        ("argument_limit", u32), ("binaries", u32),
+        ("argument_limit", u32), ("binaries", u32), ("loop_limit", u32), ("reserved", u32),
     ]  # fmt: skip
 
 

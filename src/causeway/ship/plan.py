@@ -206,7 +206,7 @@ def value_types(source: tuple[str, str]) -> list[str]:
     name, text = source
     record = "Values" if name == "kernel_main" else f"{name}_values"
     found = re.search(r"typedef struct \{\n((?:  SLOT .*\n)*)\} " + re.escape(record) + ";", text)
-    return re.findall(r"SLOT (\w+) ", found[1]) if found else []
+    return re.findall(r"SLOT (?:union \{ )?(\w+) ", found[1]) if found else []
 
 
 @functools.cache

@@ -28,6 +28,8 @@ struct Device {
   uint64_t total = 0;    // bytes
   uint64_t largest = 0;  // bytes of one allocation
   std::atomic<uint64_t> used{0};
+  std::once_flag asked;
+  bool measures = false;  // after `asked`; profile.hpp
   std::mutex mutex;  // of what follows
   std::vector<cw_stream_t*> streams;
   std::atomic<cw_stream_t*> default_stream{nullptr};

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <deque>
+#include <thread>
 
 #include "error.hpp"
 #include "stream.hpp"
@@ -27,11 +29,9 @@ thread_local uint64_t current = 0;
 
 // The clock of the events' times is the runtime's own (PoCL's is not the host's steady clock, and OpenCL 2.1's
 // clGetDeviceAndHostTimer is in few runtimes): so it is read off a marker, on a queue with nothing else on it.
-cw_status clock(int32_t index, int64_t* ns) {
-  Device* device = nullptr;
-  if (cw_status status = find_device("profile clock", index, &device)) return status;
+cw_status read_clock(const Device& device, int64_t* ns) {
   cl_int error = CL_SUCCESS;
-  cl_command_queue queue = cl.clCreateCommandQueue(context(), device->id, CL_QUEUE_PROFILING_ENABLE, &error);
+  cl_command_queue queue = cl.clCreateCommandQueue(context(), device.id, CL_QUEUE_PROFILING_ENABLE, &error);
   if (cw_status status = check(error, "clCreateCommandQueue")) return status;
   cl_event marker = nullptr;
   cl_ulong now = 0;
@@ -46,6 +46,12 @@ cw_status clock(int32_t index, int64_t* ns) {
   cl.clReleaseCommandQueue(queue);
   *ns = static_cast<int64_t>(now);
   return check(error, "a marker for the clock");
+}
+
+cw_status clock(int32_t index, int64_t* ns) {
+  Device* device = nullptr;
+  if (cw_status status = find_device("profile clock", index, &device)) return status;
+  return read_clock(*device, ns);
 }
 
 cw_status start() {
@@ -82,6 +88,16 @@ cw_status read(cw_activity* out, uint32_t capacity, uint32_t* count) {
 }
 
 }  // namespace
+
+bool measures(Device& device) {
+  std::call_once(device.asked, [&] {
+    int64_t before = 0, after = 0;
+    const bool told = read_clock(device, &before) == CW_OK;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    device.measures = told && read_clock(device, &after) == CW_OK && after != before;
+  });
+  return device.measures;
+}
 
 bool profiling() { return on.load(std::memory_order_relaxed); }
 

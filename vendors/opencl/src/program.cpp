@@ -43,6 +43,10 @@ std::string dot_options(const Device& device) {
          (all & CW_CODE_DOT_TILES ? " -DCW_DOT_TILES" : "");
 }
 
+// Mesa's driver for CPUs leaves all loops of an item, those within others too, after 65,535 turns altogether, without a
+// word. So it gets a GPU's kernels, whose items do little each.
+bool leaves_loops(const Device& device) { return device_text(device.id, CL_DEVICE_NAME).rfind("llvmpipe", 0) == 0; }
+
 cw_status info(int32_t index, cw_code_info* out) {
   Device* device = nullptr;
   if (cw_status status = find_device("code info", index, &device)) return status;
@@ -51,7 +55,8 @@ cw_status info(int32_t index, cw_code_info* out) {
   found.language = CW_CODE_OPENCL_C;
   // CAUSEWAY_OPENCL_IN_TURN=0 takes a CPU for a GPU: what is made for those can be tested without one.
   const char* turn = host.setting ? host.setting("in_turn") : nullptr;
-  const bool cpu = value_of<cl_device_type>(device->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU;
+  const bool cpu =
+      (value_of<cl_device_type>(device->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) && !leaves_loops(*device);
   if (turn && *turn ? strcmp(turn, "0") != 0 : cpu) found.flags |= CW_CODE_IN_TURN;
   if (device->memory == Memory::buffer) found.flags |= CW_CODE_SPLIT_POINTERS;
   found.flags |= dots(*device);
@@ -67,6 +72,7 @@ cw_status info(int32_t index, cw_code_info* out) {
     cl.clGetDeviceInfo(device->id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof(items), items, nullptr);
   for (int d = 0; d < 3; ++d)
     found.group_limits[d] = static_cast<uint32_t>(std::min<size_t>(items[d], found.group_limit));
+  if (leaves_loops(*device)) found.loop_limit = 65535;
   found.binaries = CW_BINARY_OWN;
   if (takes_spirv(*device)) found.binaries |= CW_BINARY_SPIRV;
   snprintf(found.driver, sizeof(found.driver), "%s", device_text(device->id, CL_DRIVER_VERSION).c_str());
