@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from causeway.conformance import reference
+from causeway.conformance import reference, variations
 from causeway.conformance.families import family
+from causeway.conformance.placement import Placement
+from causeway.conformance.randoms import random_cases
 from causeway.conformance.reference import (
     Case,
     Reference,
@@ -115,3 +117,62 @@ def test_forms_with_the_same_inputs_share_a_reference(monkeypatch: pytest.Monkey
     of("out", offered, expanded)
     with pytest.raises(Refused, match="cannot hold"):  # asked for in any order
         of("out", offered, expanded, "input")
+
+
+def test_a_target_of_floats_is_as_exact_as_the_rest() -> None:
+    x, target = torch.tensor([0.0, 0.25]).half(), torch.tensor([0.0, 1.0]).half()
+    name = "aten::binary_cross_entropy_backward.grad_input"
+    found = reference_of(case(name, torch.ones(2).half(), x, target, None, 0))
+    # The CPU has no 1e-12 in float16, and so a NaN; a chip that computes in float32 has both.
+    assert found.results[0][0].isnan()
+    judged(found, [torch.tensor([0.0, -4.0]).half()])
+    with pytest.raises(Wrong, match="wrong values"):
+        judged(found, [torch.tensor([0.0, -4.1]).half()])
+
+
+def test_a_constant_that_the_cpu_rounds_may_be_exact() -> None:
+    grad, x = torch.tensor([1.0, 3.0]).double(), torch.zeros(2).double()
+    found = reference_of(case("aten::hardsigmoid_backward.grad_input", grad, x))
+    for right in (torch.ops.aten.hardsigmoid_backward(grad, x), grad / 6):
+        judged(found, [right])
+    with pytest.raises(Wrong, match="wrong values"):
+        judged(found, [grad / 6 * (1 + 1e-9)])
+
+
+def test_what_a_forward_saved_is_not_replaced() -> None:
+    x, saved = torch.randn(4, 3, 2), torch.tensor([1.0, 2.0, 3.0])
+    inputs = (x, x, None, None, None, torch.zeros(3), saved, True, 1e-5, [True, True, True])
+    name = "aten::native_batch_norm_backward"
+    found = family(name, frozenset({name}))
+    given = dict(variations.variations(found, inputs, torch.float32, layouts=False))
+    assert {"random 1", "large", "NaN and Inf"} <= set(given)
+    for changed in given.values():
+        assert torch.equal(changed[6], saved)
+        if changed[-2] == inputs[-2]:
+            assert not torch.equal(changed[1], x)
+
+
+def test_a_chance_without_a_default_is_given() -> None:
+    name = "aten::normal.float_Tensor_out"
+    found = family(name, frozenset({name}))
+    tests = dict(random_cases(found, torch.float32, torch.device("cpu")))
+    assert {"same seed", "distribution", "distribution with other arguments"} <= set(tests)
+    for test in tests.values():
+        test()
+
+
+class _Copied(Placement):
+    """On the CPU, apart from the bytes that are compared with."""
+
+    def _upload(self, before: torch.Tensor, dtype: torch.dtype) -> Any:
+        return before.clone().view(dtype)
+
+
+@pytest.mark.parametrize(("written", "damage"), [(0, "between"), (5, "behind"), (6, "")])
+def test_a_call_that_makes_its_input_larger_may_write_that_much(written: int, damage: str) -> None:
+    placement = _Copied(torch.device("cpu"))
+    t = torch.zeros(1)
+    there = placement.put(t, "input 0")
+    placement.writes(t, written)
+    there.as_strided((6,), (1,)).fill_(1)
+    assert (damage in placement.damage()) if damage else not placement.damage()

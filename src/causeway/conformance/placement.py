@@ -31,7 +31,7 @@ class _Buffer:
     there: Any
     before: Tensor  # bytes, on the CPU
     item: int
-    written: list[Tensor] = field(default_factory=list)
+    written: list[Tensor] = field(default_factory=list)  # masks of its elements
 
 
 class Placement:
@@ -71,9 +71,16 @@ class Placement:
         buffer = self._buffers[t.untyped_storage()._cdata]
         return self._download(buffer.there, len(buffer.before))
 
-    def writes(self, t: Tensor) -> None:
-        """Say that the call may write the elements of `t`, a CPU tensor that was put."""
-        self._buffers[t.untyped_storage()._cdata].written.append(t)
+    def writes(self, t: Tensor, grown: int = 0) -> None:
+        """Say that the call may write the elements of `t`, a CPU tensor that was put; or so many
+        from where it begins, where the call makes a larger one of it.
+        """
+        buffer = self._buffers[t.untyped_storage()._cdata]
+        mask = torch.zeros(len(buffer.before) // buffer.item, dtype=torch.bool)
+        begin = GUARD // buffer.item + t.storage_offset()
+        mask.as_strided(t.shape, t.stride(), begin).fill_(True)
+        mask[begin : begin + grown] = True
+        buffer.written.append(mask)
 
     def damage(self) -> str:
         """What was written that should not have been, in words, or "". Waits for the device."""
@@ -82,8 +89,8 @@ class Placement:
             changed = after != buffer.before
             if not changed.any():
                 continue
-            for t in buffer.written:
-                changed.view(-1, buffer.item)[_elements(t, len(after) // buffer.item)] = False
+            for mask in buffer.written:
+                changed.view(-1, buffer.item)[mask] = False
             if changed.any():
                 return self._words(buffer, changed)
         return ""
@@ -101,13 +108,6 @@ class Placement:
         else:
             return f"{buffer.role} was changed: {count} bytes, the first is byte {at}"
         return f"wrote out of bounds: {count} bytes, the first {where} {buffer.role}"
-
-
-def _elements(t: Tensor, n: int) -> Tensor:
-    """Which of the `n` elements of its buffer are those of `t`."""
-    mask = torch.zeros(n, dtype=torch.bool)
-    mask.as_strided(t.shape, t.stride(), GUARD // t.element_size() + t.storage_offset()).fill_(True)
-    return mask
 
 
 def poisoned(shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:

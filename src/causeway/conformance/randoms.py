@@ -23,7 +23,7 @@ OTHERS |= {"median": 0.5, "sigma": 2.0, "low": 2, "high": 9}
 # What is drawn, where it is not of the dtype of the input.
 DRAWN = {"multinomial": torch.int64}
 # Of arguments that have no default.
-NEEDED: dict[str, Any] = {"p": 0.5, "train": True, "from": 1, "to": 40}
+NEEDED: dict[str, Any] = {"p": 0.5, "train": True, "from": 1, "to": 40, "mean": 0.0}
 
 
 def random_cases(

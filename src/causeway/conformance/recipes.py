@@ -420,6 +420,7 @@ RECIPES: dict[str, Callable[[torch.dtype], Iterator[Inputs]]] = {
     "aten::_index_put_impl_": _put,
     "aten::_foreach_pow.ScalarAndTensor": _number_to_powers,
     "aten::_foreach_powsum.Scalar": _power_sums,
+    "aten::_foreach_norm.Scalar": _power_sums,  # torch's samples all ask for float64
     "aten::_cummax_helper": _running,
     "aten::_cummin_helper": _running,
     "aten::_logcumsumexp": _along,

@@ -30,6 +30,10 @@ MANY = 400  # equal keys
 PLACES = {"index", "indices", "target", "offsets", "batch_sizes", "lengths", "input_lengths"}
 PLACES |= {"target_lengths", "max_indices", "offset2bag", "bag_size", "crow_indices", "col_indices"}
 
+# And those that a forward gave, of which most others never come: 1 / sqrt(variance + eps), below
+# 1 / sqrt(eps) and not negative, of which some chips make the variance.
+SAVED = {"save_invstd"}
+
 # Operators that are not pointwise, but whose CPU kernel refuses shapes that do not fit.
 CHECKED = {"mm", "bmm", "addmm", "baddbmm", "cat", "gather", "index_select", "convolution", "mv"}
 CHECKED |= {"dot", "where"}
@@ -348,10 +352,10 @@ def _with_values(
     family: Family, inputs: Inputs, dtype: torch.dtype, make: Callable[[Tensor, int], Tensor],
     seed: int,
 ) -> Inputs:  # fmt: skip
-    """`inputs` with other values in tensors of the dtype that hold no places."""
+    """`inputs` with other values in tensors of the dtype that hold no places and were not saved."""
     changed: list[Any] = []
     for k, (argument, value) in enumerate(zip(inputs_of(family.schema), inputs, strict=True)):
-        if argument.name in PLACES:
+        if argument.name in PLACES | SAVED:
             changed.append(value)
             continue
 
