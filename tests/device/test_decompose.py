@@ -176,6 +176,20 @@ def test_none_where_there_is_no_honest_decomposition(offers, x, name, args):
     assert decompose.decomposition(name, args(x), {}) is None
 
 
+@pytest.mark.parametrize("name", ["upsample_nearest2d", "_upsample_nearest_exact2d"])
+def test_nearest_neighbours_stay_in_the_input(offers, x, name):
+    offers(also=["index.Tensor_out", "arange.start_out"])
+    image = x[None, None]
+    nearest = decompose.decomposition(f"aten::{name}", (image, [8, 16], 2.0, 2.0), {})
+    # A scale that is not of these sizes; the CPU stops at the end of the input.
+    odd = (image, [8, 16], 0.25, 2.0)
+    assert decompose.decomposition(f"aten::{name}", odd, {}) is None
+    for args in ((image, [8, 16], 2.0, 2.0), odd):
+        on_cpu = (args[0].cpu(), *args[1:])
+        expected = getattr(torch.ops.aten, name)(*on_cpu)
+        assert torch.equal(nearest(*args).cpu(), expected)
+
+
 def test_none_for_cpu_tensors_and_while_planning(offers, x):
     assert decompose.decomposition("aten::leaky_relu", (x.cpu(),), {}) is None
     with decompose._planning():

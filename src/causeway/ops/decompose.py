@@ -135,7 +135,7 @@ def _decomposition(op: OpOverload) -> Callable[..., Any] | None:
     name = _qualified(op)
     function = _OURS.get(name) or decomposition_table.get(op)
     if function is not None:
-        return function
+        return _inside(function) if name in _NEAREST else function
     if torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"):
         return op.decompose
     return None
@@ -166,6 +166,8 @@ def _function(op: OpOverload) -> Callable[..., Any] | None:
             for name in written:
                 del given[name]
         results = compute(*positional(given), **named(given))
+        if results is NotImplemented:
+            return results
         results = results if isinstance(results, tuple | list) else (results,)
         for place, result in zip(places, results, strict=True):
             if place.shape != result.shape:
@@ -274,6 +276,29 @@ def encoder_layer(
     x = norm(src + attended(src), "1")
     return norm(x + fed(x), "2")
 
+
+def _inside(nearest: Callable[..., Any]) -> Callable[..., Any]:
+    """torch's decomposition where its places are in the input. It goes by a given scale alone, and
+    the CPU's kernel stops at the end of the input (torch 2.13).
+    """
+
+    def decomposed(
+        self: torch.Tensor, output_size: Sequence[int], *scales: float | None, **named: float | None
+    ) -> Any:
+        sizes = self.shape[-len(output_size) :]
+        for n, size, scale in zip(sizes, output_size, (*scales, *named.values()), strict=False):
+            if scale and (size - 0.5) / scale >= n:
+                return NotImplemented
+        return nearest(self, output_size, *scales, **named)
+
+    return decomposed
+
+
+_NEAREST = {
+    f"aten::{name}{dims}d"
+    for name in ("upsample_nearest", "_upsample_nearest_exact")
+    for dims in (1, 2, 3)
+}
 
 # torch computes these in C++, with no operator in between, or by prims that are these again.
 _OURS: dict[str, Callable[..., Any]] = {
