@@ -578,6 +578,58 @@ def batch_norm() -> None:
     print(json.dumps({"rungs": [row.rung for row in norms]}))
 
 
+def narrow_batch_norm() -> None:
+    """A training batch norm's gradients in 16 bits, of saved values that a forward gave."""
+    for dtype in (torch.float16, torch.bfloat16):
+        x, grad = torch.randn(6, 3, 4), torch.randn(6, 3, 4)
+        x[:, 1] *= 1000  # whose variance float16 does not hold
+        x[:, 2] *= 3e-3  # and one of about eps
+        _, mean, deviation = torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
+        given = [t.to(dtype) for t in (grad, x, mean, deviation)]
+
+        def gradient(device: str, as_dtype: torch.dtype, given: list = given) -> torch.Tensor:
+            g, x, mean, deviation = (t.to(as_dtype).to(device) for t in given)
+            return torch.ops.aten.native_batch_norm_backward(
+                g, x, None, None, None, mean, deviation, True, 1e-5, [True, False, False]
+            )[0].cpu()
+
+        exact = gradient("cpu", torch.float64)
+        error = (gradient("ascend", dtype).double() - exact).abs().amax(dim=(0, 2))
+        allowed = torch.finfo(dtype).eps * exact.abs().amax(dim=(0, 2))
+        assert bool((error <= allowed).all()), (dtype, error, allowed)
+
+
+def log_sigmoid() -> None:
+    """Its result and the buffer, which another rung may read; each as often as is kept."""
+    for dtype in (torch.float32, torch.float16):
+        x = torch.linspace(-9, 9, 40).to(dtype)
+        for _ in range(3):
+            ours = torch.ops.aten.log_sigmoid_forward(x.to("ascend"))
+            expected = torch.ops.aten.log_sigmoid_forward(x)
+            torch.testing.assert_close([t.cpu() for t in ours], list(expected))
+
+
+def nearest() -> None:
+    """Nearest neighbours by scales: those of the sizes, and others, forward and backward."""
+    for height, width, by, scales in (
+        (4, 4, 1.7, (1.7, 1.7)),
+        (9, 17, 1.7, (1.7, 1.7)),
+        (4, 4, 1.7, (None, 1.7)),
+        (9, 18, 5 / 3, (5 / 3, 5 / 3)),
+        (3, 5, 2, (2.0, 2.0)),
+        (4, 4, 1.5, (0.25, 2.0)),  # beyond the end of the input, where the CPU stops
+    ):
+        x = torch.randn(2, 3, height, width)
+        size = [int(height * by), int(width * by)]
+
+        def both(device: str, x: torch.Tensor = x, size: list = size, scales: tuple = scales):
+            out = torch.ops.aten.upsample_nearest2d(x.to(device), size, *scales)
+            back = torch.ops.aten.upsample_nearest2d_backward(out, size, x.shape, *scales)
+            return [out.cpu(), back.cpu()]
+
+        torch.testing.assert_close(both("ascend"), both("cpu"))
+
+
 def fewer_bits() -> None:
     """How far products and convolutions are from the CPU's, before, with and after the switch."""
     x, w = torch.randn(40, 64), torch.randn(64, 8)

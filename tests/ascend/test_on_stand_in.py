@@ -56,6 +56,14 @@ def test_the_saved_values_of_a_batch_norm_are_torchs_on_each_chip(
     assert said["rungs"] == ["derived", "native"]  # by the form with out=, and by itself
 
 
+@pytest.mark.parametrize("chip", ["Ascend910B1", "Ascend950PR_9599"])
+@pytest.mark.parametrize("program", ["narrow_batch_norm", "log_sigmoid", "nearest"])
+def test_what_aclnn_has_otherwise_is_torchs_all_the_same(
+    on_ascend: Run, program: str, chip: str
+) -> None:
+    on_ascend(PROGRAMS, program, ASCEND_STAND_IN_SOC=chip)
+
+
 def calls(path: Path) -> dict[str, int]:
     """How often each function of the stand-in was called."""
     return {name: int(n) for n, name in map(str.split, path.read_text().splitlines())}

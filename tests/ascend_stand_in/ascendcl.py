@@ -104,8 +104,8 @@ def event(acl: Library, flags: int = TIME_LINE) -> c_void_p:
 
 
 ND, FRACTAL_NZ = 2, 29
-FLOAT, HALF, INT32, INT64, BOOL, COMPLEX64, BFLOAT16 = 0, 1, 3, 9, 12, 16, 27
-CODES = {FLOAT: "f", HALF: "e", INT32: "i", INT64: "q", BOOL: "?"}
+FLOAT, HALF, INT32, INT16, INT64, BOOL, COMPLEX64, BFLOAT16 = 0, 1, 3, 6, 9, 12, 16, 27
+CODES = {FLOAT: "f", HALF: "e", INT32: "i", INT16: "h", INT64: "q", BOOL: "?"}
 
 
 class Operators:

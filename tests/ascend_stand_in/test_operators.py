@@ -347,3 +347,101 @@ def test_the_least_number_divided_by_minus_one_wraps(on_chip: Run) -> None:
     """)
         == "[0, 1] [0, -1] [-9223372036854775808, -4]"
     )
+
+
+# Values at the edges, where CANN's public kernels, its own tests against torch, and torch agree.
+EDGES = {
+    "a row with an infinity": (
+        "LogSoftmax", "of([1, inf], [-inf, -inf]), c_int64(1), out(2, 2)", "[nan, nan, nan, nan]"
+    ),
+    "the sign of NaN": ("Sign", "of([nan, -2]), out(1, 2)", "[0.0, -1.0]"),
+    "the sign of NaN in a list": ("ForeachSign", "many([nan, -2]), many([9, 9])", "[0.0, -1.0]"),
+    "a mixture from the end": (
+        "Lerp", "of([inf, -inf]), of([1, 1]), of([0.5, 0.25]), out(1, 2)", "[inf, nan]"
+    ),
+    "a mixture beyond the end": ("Lerps", "of([inf, 1]), of([1, 3]), scalar(8), out(1, 2)",
+                                 "[-inf, 17.0]"),
+    "a mixture in a list": (
+        "ForeachLerpScalar", "many([inf, 1]), many([1, 3]), scalar(8), many([9, 9])",
+        "[-inf, 17.0]",
+    ),
+    "the slope at NaN": (
+        "SmoothL1LossBackward",
+        "of([1, 1]), of([nan, 3]), of([0, 0]), c_int64(2), c_float(1), out(1, 2)", "[nan, 1.0]",
+    ),
+    "a sum of large integers": (
+        "IndexAdd",
+        "of([1, 2**62 + 1], dtype=INT64), c_int64(1), of([0, 1], [], dtype=INT64), "
+        "of([2**62 + 3, 2**62], dtype=INT64), scalar(-1), out(1, 2, dtype=INT64)",
+        "[-4611686018427387906, 1]",
+    ),
+    "a divisor of the least integer": (
+        "Gcd", "of([-32768, -6], dtype=INT16), of([32767, 4], dtype=INT16), "
+        "out(1, 2, dtype=INT16)", "[-1, 2]",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_values_at_the_edges_are_the_chips(on_chip: Run, edge: str) -> None:
+    name, arguments, expected = EDGES[edge]
+    said = on_chip(f"""
+        from math import inf, nan
+        ops, made = operators(), []
+        def of(*rows, dtype=FLOAT):
+            flat = sum(rows, [])
+            shape = [len(flat)] if rows[-1] == [] else [len(rows), len(rows[0])]
+            made.append(ops.tensor(flat, shape, dtype=dtype))
+            return made[-1]
+        out = lambda rows, columns, **how: of(*[[9] * columns] * rows, **how)
+        def many(*rows):
+            made.append(ops.tensor(rows[0], [len(rows[0])]))
+            handles = (c_void_p * 1)(made[-1].handle)
+            create = ops.api.library.aclCreateTensorList
+            create.restype = c_void_p
+            return c_void_p(create(handles, c_uint64(1)))
+        scalar = ops.scalar
+        ops.run("{name}", {arguments})
+        print(ops.values(made[-1]))
+    """)
+    assert said == expected
+
+
+def test_the_scales_of_nearest_neighbours_are_taken_where_the_chip_takes_them(on_chip: Run) -> None:
+    said = on_chip("""
+        ops = operators()
+        size, shape = ops.ints(1, 6), ops.ints(1, 1, 1, 4)
+        def forward(*scales):
+            a, out = ops.tensor([0, 1, 2, 3], [1, 1, 1, 4]), ops.tensor([9] * 6, [1, 1, 1, 6])
+            ops.run("UpsampleNearest2dV2", a, size, *map(c_float, scales), out)
+            print([int(v) for v in ops.values(out)])
+        forward(1, 1.7), forward(0, 0), forward(0, 1.7)
+        # The gradient of planes this small goes by the sizes, of larger ones by the scales.
+        def backward(rows, columns, wide, by):
+            g = ops.tensor(list(range(rows * wide)), [1, 1, rows, wide])
+            out = ops.tensor([9] * rows * columns, [1, 1, rows, columns])
+            ops.run("UpsampleNearest2dBackward", g, ops.ints(rows, wide),
+                    ops.ints(1, 1, rows, columns), c_double(1), c_double(by), out)
+            print([int(v) for v in ops.values(out)][:columns])
+        backward(1, 4, 6, 1.7), backward(8, 16, 27, 1.7)
+    """).splitlines()
+    assert said[:4] == [
+        "[0, 0, 1, 1, 2, 2]",
+        "[0, 0, 1, 2, 2, 3]",
+        "[0, 0, 1, 2, 2, 3]",
+        "[1, 2, 7, 5]",
+    ]
+    large = [0] * 16
+    for column in range(27):
+        large[min(int(column / 1.7), 15)] += column
+    assert said[4] == str(large)
+
+
+def test_a_largest_value_of_whole_numbers_is_refused(on_chip: Run) -> None:
+    assert "INT64" in on_chip("""
+        ops = operators()
+        a, out, at = (ops.tensor([1] * 4, [1, 2, 2], dtype=INT64) for _ in range(3))
+        pair, zero = ops.ints(1, 1), ops.ints(0, 0)
+        print(refused(161002, ops.prepare, "MaxPool2dWithIndices", a, pair, pair, zero, pair,
+                      c_bool(False), out, at))
+    """)

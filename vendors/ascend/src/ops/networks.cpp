@@ -1,4 +1,6 @@
 // Layers of networks: convolutions, norms, pools, paddings, interpolation, embeddings.
+#include <utility>
+
 #include "../call.hpp"
 #include "../device.hpp"
 
@@ -17,7 +19,7 @@ AclIntArray* bias_sizes(Frame& f) {
 // In training all chips but the 950 save the variance where torch keeps 1 / sqrt(variance + eps), which other rungs and
 // programs may read. So it is made torch's behind the call, and the chip's again before the backward's.
 struct Deviation {
-  Operation adds{"InplaceAdds"}, rsqrt{"InplaceRsqrt"}, power{"PowTensorScalar"};
+  Operation adds{"InplaceAdds"}, rsqrt{"InplaceRsqrt"}, power{"PowTensorScalar"}, cast{"Cast"};
 };
 Deviation* deviation() {
   static Deviation* made = soc_name().rfind("Ascend950", 0) == 0 ? nullptr : new Deviation;
@@ -28,7 +30,8 @@ Deviation* deviation() {
 template <int place>
 bool training(Frame& f) {
   const bool asked = f[place].v.i != 0;
-  if (asked && deviation() && !(deviation()->adds.run && deviation()->rsqrt.run && deviation()->power.run)) f.decline();
+  const Deviation* chip = deviation();
+  if (asked && chip && !(chip->adds.run && chip->rsqrt.run && chip->power.run && chip->cast.run)) f.decline();
   return asked;
 }
 
@@ -44,20 +47,33 @@ AclTensor* saved_deviation(Frame& f) {
   Deviation* chip = deviation();
   AclTensor* saved = f.tensor(f[9]);
   if (!chip || !saved || !training<10>(f)) return saved;
+  // In float32, as torch_npu has it: in 16 bits most of the variance would be lost. Where it is small against eps it is
+  // not what it was, and the sum with eps is.
   const DLTensor* t = f[9].v.tensor;
-  AclTensor* variance = f.scratch(type_of(t->dtype), t->dtype.bits / 8, t->shape, t->ndim);
+  AclTensor* variance = f.scratch(kFloat, 4, t->shape, t->ndim);
   if (f.status()) return nullptr;
-  // Where the variance is small against eps it is not what it was, and the sum with eps is.
+  if (t->dtype.bits != 32 && f.call(chip->cast, std::exchange(saved, variance), kFloat, variance)) return nullptr;
   if (f.call(chip->power, saved, f.scalar(-2.0), variance)) return nullptr;
   return f.call(chip->adds, variance, f.scalar(-f[11].v.d), f.scalar(int64_t{1})) ? nullptr : variance;
 }
 
-// aclnn's takes no scale: it must be that of the sizes.
-AclIntArray* nearest1d_size(Frame& f) {
-  const auto from = static_cast<double>(f[1].v.tensor->shape[2]), to = static_cast<double>(f[2].v.ints[0]);
-  if (f[3].tag != CW_NONE && f[3].v.d * from != to) return f.decline(), nullptr;
+// Nearest neighbours go by the sizes: some of aclnn's take no scales, and by CANN's public sources others keep six
+// decimals of them, or forget them in the gradient of a small plane. So a scale must be that of the sizes.
+AclIntArray* sizes_alone(Frame& f, const int64_t* from, const cw_arg* scales, int dims) {
+  for (int d = 0; d < dims; ++d)
+    if (scales[d].tag != CW_NONE && scales[d].v.d * static_cast<double>(from[d]) != static_cast<double>(f[2].v.ints[d]))
+      return f.decline(), nullptr;
   return f.ints(f[2]);
 }
+template <int dims>
+AclIntArray* nearest_size(Frame& f) {
+  return sizes_alone(f, f[1].v.tensor->shape + 2, &f[3], dims);
+}
+template <int dims>
+AclIntArray* nearest_backward_size(Frame& f) {
+  return sizes_alone(f, f[3].v.ints + 2, &f[4], dims);
+}
+float no_scale(Frame&) { return 0.0f; }
 
 }  // namespace
 
@@ -129,11 +145,13 @@ void add_networks(Lines& lines) {
   lines.push_back(row<aten::replication_pad3d_backward_grad_input, PaddedBackward>(floats, "ReplicationPad3dBackward"));
 
   // interpolation and sampling
-  lines.push_back(row<aten::upsample_nearest2d_out, With<1, 2, Float{3}, Float{4}, 0>>(floats, "UpsampleNearest2dV2"));
-  lines.push_back(row<aten::upsample_nearest2d_backward_grad_input, With<1, 2, 3, Scale{4}, Scale{5}, 0>>(
-      floats, "UpsampleNearest2dBackward"));
-  lines.push_back(row<aten::upsample_nearest1d_out, With<1, &nearest1d_size, 0>>(floats, "UpsampleNearest1d"));
-  lines.push_back(row<aten::upsample_nearest1d_backward_grad_input, With<1, 2, 3, Scale{4}, 0>>(
+  lines.push_back(row<aten::upsample_nearest2d_out, With<1, &nearest_size<2>, &no_scale, &no_scale, 0>>(
+      floats, "UpsampleNearest2dV2"));
+  lines.push_back(
+      row<aten::upsample_nearest2d_backward_grad_input, With<1, &nearest_backward_size<2>, 3, Real{0}, Real{0}, 0>>(
+          floats, "UpsampleNearest2dBackward"));
+  lines.push_back(row<aten::upsample_nearest1d_out, With<1, &nearest_size<1>, 0>>(floats, "UpsampleNearest1d"));
+  lines.push_back(row<aten::upsample_nearest1d_backward_grad_input, With<1, &nearest_backward_size<1>, 3, Real{0}, 0>>(
       floats, "UpsampleNearest1dBackward"));
   lines.push_back(
       row<aten::upsample_nearest3d_out, With<1, 2, Scale{3}, Scale{4}, Scale{5}, 0>>(floats, "UpsampleNearest3d"));

@@ -405,7 +405,7 @@ OP(InplaceScatterValue, (O self, i64 d, T indices, S value, i64 how), {
   View a = op.out(self), at = op.in(indices);
   scatter(op, a, d, at, View(), number(value), a, combined(how));
 })
-static void index_add(Op& op, const View& a, int64_t d, const View& at, const View& source, double alpha,
+static void index_add(Op& op, const View& a, int64_t d, const View& at, const View& source, const aclScalar& alpha,
                       const View& out, bool add) {
   same_shape(out, a.shape, "the result");
   Split s = split(a, d);
@@ -415,12 +415,13 @@ static void index_add(Op& op, const View& a, int64_t d, const View& at, const Vi
     auto where = load<int64_t>(at);
     by_kind(a.dtype, [&](auto sample) {
       using V = decltype(sample);
+      using W = std::conditional_t<std::is_same_v<V, double>, double, uint64_t>;  // Whole numbers wrap.
       auto x = load<V>(a), from = load<V>(source);
       for (size_t i = 0; i < from.size(); ++i) {
         size_t inner = i % size_t(s.inner), which = i / size_t(s.inner) % where.size(),
                outer = i / size_t(s.inner) / where.size();
         V& old = x[(outer * size_t(s.size) + size_t(wrapped(where[which], s.size))) * size_t(s.inner) + inner];
-        old = add ? V(old + V(alpha * double(from[i]))) : from[i];
+        old = add ? V(W(old) + W(value_of<V>(alpha)) * W(from[i])) : from[i];
       }
       store(out, x);
     });
@@ -428,15 +429,15 @@ static void index_add(Op& op, const View& a, int64_t d, const View& at, const Vi
 }
 OP(IndexAdd, (T self, i64 d, T indices, T source, S alpha, O result), {
   View a = op.in(self), at = op.in(indices), from = op.in(source), out = op.out(result);
-  index_add(op, a, d, at, from, number(alpha).real, out, true);
+  index_add(op, a, d, at, from, number(alpha), out, true);
 })
 OP(IndexCopy, (T self, i64 d, T indices, T source, O result), {
   View a = op.in(self), at = op.in(indices), from = op.in(source), out = op.out(result);
-  index_add(op, a, d, at, from, 1, out, false);
+  index_add(op, a, d, at, from, {}, out, false);
 })
 OP(InplaceIndexCopy, (O self, i64 d, T indices, T source), {
   View a = op.out(self), at = op.in(indices), from = op.in(source);
-  index_add(op, a, d, at, from, 1, a, false);
+  index_add(op, a, d, at, from, {}, a, false);
 })
 
 namespace {
@@ -632,38 +633,64 @@ OP(Bincount, (T self, T weights, i64 least, O result), {
   });
 })
 
-// Nearest, by the scale or by the sizes: result index r shows floor(r in / out).
-static int64_t nearest(int64_t at, int64_t in, int64_t out) {
-  return std::min(int64_t(std::floor(double(at) * (double(in) / double(out)))), in - 1);
+// Nearest: result index r shows floor(r * step) of the input. Scales count where both are given, else the sizes.
+struct Steps {
+  float of[2];
+};
+static Steps steps(const Dims& in, const Dims& out, double scale_h, double scale_w) {
+  Steps found;
+  for (size_t d = 0; d < 2; ++d) {
+    double scale = scale_h > 0 && scale_w > 0 ? (d ? scale_w : scale_h) : 0;
+    int64_t from = in[2 + d], to = out[2 + d];
+    found.of[d] = scale > 0 ? float(1 / scale) : float(from) / float(to);
+    if (from == to) found.of[d] = 1;
+    if (2 * from == to) found.of[d] = 0.5f;
+  }
+  return found;
 }
-static void upsample(Op& op, const View& a, const View& out) {
+static bool on_950() {
+  static const bool is = !strncmp(stand_in::setting("SOC", "Ascend910B1"), "Ascend950", 9);
+  return is;
+}
+static Dims nearest(Dims at, const Dims& in, const Steps& by) {
+  for (size_t d = 0; d < 2; ++d) at[2 + d] = std::min(int64_t(std::floor(float(at[2 + d]) * by.of[d])), in[2 + d] - 1);
+  return at;
+}
+static void upsample(Op& op, const View& a, double scale_h, double scale_w, const View& out) {
   if (a.rank() != 4 || out.rank() != 4)
     reject("shapes %s and %s", text_of(a.shape).c_str(), text_of(out.shape).c_str());
-  take(op, a, out, [in = a.shape, to = out.shape](Dims at) {
-    at[2] = nearest(at[2], in[2], to[2]);
-    at[3] = nearest(at[3], in[3], to[3]);
-    return int64_t(index_of(at, in));
+  take(op, a, out, [in = a.shape, by = steps(a.shape, out.shape, scale_h, scale_w)](Dims at) {
+    return int64_t(index_of(nearest(std::move(at), in, by), in));
   });
 }
 OP(UpsampleNearest2d, (T self, I, O result), {
   View a = op.in(self), out = op.out(result);
-  upsample(op, a, out);
+  upsample(op, a, 0, 0, out);
 })
-OP(UpsampleNearest2dV2, (T self, I, float, float, O result), {
+OP(UpsampleNearest2dV2, (T self, I, float scale_h, float scale_w, O result), {
   View a = op.in(self), out = op.out(result);
-  upsample(op, a, out);
+  // A2 writes them down with six decimals: of 5/3 the step is below 3/5.
+  auto kept = [](float scale) { return on_950() ? double(scale) : std::round(double(scale) * 1e6) / 1e6; };
+  upsample(op, a, kept(scale_h), kept(scale_w), out);
 })
-OP(UpsampleNearest2dBackward, (T gradient, I, I, double, double, O result), {
+// By CANN's public source A2 has a kernel with scales for planes of at least 8 by 16 and few channels; of others the
+// sizes count, whatever the scales are.
+static bool scaled_back(const Dims& in, const Dims& out, double scale_h, double scale_w) {
+  if (on_950()) return true;
+  return std::min(in[2], out[2]) >= 8 && std::min(in[3], out[3]) >= 16 &&
+         in[1] <= 6 * std::min(in[2] * in[3], out[2] * out[3]) && int64_t(double(in[2]) * scale_h) == out[2] &&
+         int64_t(double(in[3]) * scale_w) == out[3];
+}
+OP(UpsampleNearest2dBackward, (T gradient, I, I, double scale_h, double scale_w, O result), {
   View g = op.in(gradient), out = op.out(result);
-  op.run([=] {
+  if (g.rank() != 4 || out.rank() != 4)
+    reject("shapes %s and %s", text_of(g.shape).c_str(), text_of(out.shape).c_str());
+  if (!scaled_back(out.shape, g.shape, scale_h, scale_w)) scale_h = scale_w = 0;
+  op.run([=, by = steps(out.shape, g.shape, scale_h, scale_w)] {
     auto slope = load<double>(g);
     std::vector<double> to(size_t(out.numel()));
-    for (size_t i = 0; i < slope.size(); ++i) {
-      Dims at = place_in(int64_t(i), g.shape);
-      at[2] = nearest(at[2], out.shape[2], g.shape[2]);
-      at[3] = nearest(at[3], out.shape[3], g.shape[3]);
-      to[index_of(at, out.shape)] += slope[i];
-    }
+    for (size_t i = 0; i < slope.size(); ++i)
+      to[index_of(nearest(place_in(int64_t(i), g.shape), out.shape, by), out.shape)] += slope[i];
     store(out, to);
   });
 })

@@ -539,6 +539,7 @@ View places_of(const View& given, const View& out) {
 
 void max_pool(Op& op, T self, I kernel, I stride, I padding, I dilation, O result, O where) {
   View a = op.in(self), out = op.out(result), at = places_of(op.out(where), out);
+  need_float(a, "the input");
   same_shape(at, out.shape, "the places");
   Windows w = windows(a, out, dims(kernel), dims(stride), dims(padding), dims(dilation));
   op.run([=] {

@@ -152,8 +152,21 @@ V smallest(V x, V y) {
   return x != x || x < y ? x : y;
 }
 template <class V>
-double sign_of(V x) {
-  return x != x ? double(x) : double((x > 0) - (x < 0));
+double sign_of(V x) {  // 0 of NaN, as the chip's kernel subtracts two comparisons.
+  return double((x > 0) - (x < 0));
+}
+// From the nearer end, so that an infinite one does not meet its opposite.
+double lerp(double x, double y, double z) { return std::fabs(z) < 0.5 ? x + z * (y - x) : y - (y - x) * (1 - z); }
+// In the dtype's own width, in which the least number has no opposite.
+int64_t gcd(int64_t x, int64_t y, int dtype) {
+  int64_t least = INT64_MIN >> (64 - 8 * size_of(dtype));
+  auto positive = [=](int64_t v) { return v < 0 && v != least ? -v : v; };
+  for (x = positive(x), y = positive(y); x;) {
+    int64_t rest = y % x;
+    y = x;
+    x = rest;
+  }
+  return y;
 }
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double softplus(double x) { return std::log1p(std::exp(-std::fabs(x))) + std::max(x, 0.0); }
@@ -264,6 +277,7 @@ OP(GeluV2, (T self, i64 approximate, O result), {
   need_float(a, "the input");
   unary(op, a, out, [=](double x) { return gelu(x, approximate == 1); }, true);
 })
+// The buffer is left alone, as in CANN's public source: its own backward does not read it.
 OP(LogSigmoidForward, (T self, O result, O buffer), {
   View a = op.in(self), out = op.out(result);
   op.out_maybe(buffer);
@@ -415,7 +429,12 @@ PAIR(ClampMinTensor, largest(x, y))
 PAIR(ClampMaxTensor, smallest(x, y))
 BOTH(LeftShift, LeftShifts, int64_t(x) << int64_t(y))
 PAIR(RightShift, int64_t(x) >> int64_t(y))
-PAIR(Gcd, std::__gcd(int64_t(x < 0 ? -x : x), int64_t(y < 0 ? -y : y)))
+OP(Gcd, (T self, T other, O result), {
+  View a = op.in(self), b = op.in(other), out = op.out(result);
+  need_whole(a, "the first input");
+  need_whole(b, "the second input");
+  binary(op, a, b, out, [=](auto x, auto y) { return gcd(int64_t(x), int64_t(y), out.dtype); });
+})
 
 #define REAL_PAIR(Name, formula)                                             \
   OP(Name, (T self, T other, O result), {                                    \
@@ -566,7 +585,6 @@ static auto add_product(aclScalar by) {
 static auto add_quotient(aclScalar by) {
   return [=](auto x, auto y, auto z) { return double(x) + by.real * double(y) / double(z); };
 }
-static auto lerp = [](auto x, auto y, auto z) { return double(x) + double(z) * (double(y) - double(x)); };
 
 OP(Addcmul, (T self, T first, T second, S value, O result), {
   View a = op.in(self), b = op.in(first), c = op.in(second), out = op.out(result);
@@ -594,11 +612,11 @@ OP(InplaceLerp, (O self, T end, T weight), {
 })
 OP(Lerps, (T self, T end, S weight, O result), {
   View a = op.in(self), b = op.in(end), out = op.out(result);
-  binary(op, a, b, out, [z = number(weight).real](double x, double y) { return x + z * (y - x); }, true);
+  binary(op, a, b, out, [z = number(weight).real](double x, double y) { return lerp(x, y, z); }, true);
 })
 OP(InplaceLerps, (O self, T end, S weight), {
   View a = op.out(self), b = op.in(end);
-  binary(op, a, b, a, [z = number(weight).real](double x, double y) { return x + z * (y - x); }, true);
+  binary(op, a, b, a, [z = number(weight).real](double x, double y) { return lerp(x, y, z); }, true);
 })
 OP(SWhere, (T condition, T self, T other, O result), {
   View c = op.in(condition), a = op.in(self), b = op.in(other), out = op.out(result);
@@ -866,11 +884,11 @@ OP(ForeachPowScalarAndTensor, (S base, L exponents, L result), {
 OP(ForeachLerpScalar, (L self, L end, S weight, L result), {
   auto a = op.all(self), b = op.all(end);
   auto out = op.all_out(result);
-  each(op, a, b, {}, out, [z = number(weight).real](size_t, double x, double y, double) { return x + z * (y - x); });
+  each(op, a, b, {}, out, [z = number(weight).real](size_t, double x, double y, double) { return lerp(x, y, z); });
 })
 OP(ForeachLerpList, (L self, L end, L weights, L result), {
   auto a = op.all(self), b = op.all(end), c = op.all(weights);
-  each(op, a, b, c, op.all_out(result), [](size_t, double x, double y, double z) { return x + z * (y - x); });
+  each(op, a, b, c, op.all_out(result), [](size_t, double x, double y, double z) { return lerp(x, y, z); });
 })
 #define EACH_PRODUCT(Name, formula)                                                                               \
   OP(Foreach##Name##ScalarV2, (L self, L first, L second, S scalar, L result), {                                  \

@@ -346,9 +346,11 @@ OP(Softmax, (T self, i64 d, O result), {
 OP(LogSoftmax, (T self, i64 d, O result), {
   View a = op.in(self), out = op.out(result);
   need_float(out, "the result");
+  // Step by step: of an infinite maximum the first difference is NaN.
   along(op, a, d, out, [](const double* x, double* y, int64_t n) {
-    double all = log_sum(x, n);
-    for (int64_t i = 0; i < n; ++i) y[i] = x[i] - all;
+    double most = largest(x, n), all = 0;
+    for (int64_t i = 0; i < n; ++i) all += std::exp(y[i] = x[i] - most);
+    for (int64_t i = 0; i < n; ++i) y[i] -= std::log(all);
   });
 })
 OP(SoftmaxBackward, (T gradient, T output, i64 d, O result), {
@@ -648,7 +650,7 @@ OP(SmoothL1LossBackward, (T gradient, T self, T target, i64 reduction, float bet
   double b = double(beta);
   loss_slope(op, gradient, self, target, reduction, result, [=](double x, double y) {
     double d = x - y;
-    return std::fabs(d) < b ? d / b : double((d > 0) - (d < 0));
+    return std::fabs(d) < b || d != d ? d / b : double((d > 0) - (d < 0));
   });
 })
 OP(BinaryCrossEntropyWithLogits, (T self, T target, T weight, T positive, i64 reduction, O result), {
