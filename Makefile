@@ -159,7 +159,7 @@ test-ascend: build ascend-vendor ascend-stand-in ## the vendor of Ascend's NPUs 
 	$(ASCEND) $(PY) examples/ladder.py --epochs 1 --accuracy 0.8
 
 test-ascend-conformance: build ascend-vendor ascend-stand-in ## every operator of Ascend's NPUs on the stand-in by the conformance suite
-	$(ASCEND) $(BIN)/causeway conformance -n $(JOBS) --html build/ascend.html
+	$(ASCEND) $(BIN)/causeway conformance -n $(JOBS) --known vendors/ascend/known.toml --html build/ascend.html
 
 # Of the 950's threads. Without the chip's own operators, which would serve first.
 test-ascend-kernels: build ascend-vendor ascend-stand-in ## every portable kernel as Ascend's 950 gets it, compiled for the host: hours

@@ -117,6 +117,48 @@ def test_mistakes_of_one_operator_leave_the_others_alone(buggy: ConformanceRepor
     assert relu["int64"]["failed"] == 0
 
 
+KNOWN = """
+[[known]]
+op = "aten::relu.out"
+variation = "NaN and Inf"
+why = "the chip has no NaN"
+[[known]]
+op = "aten::neg.out"
+variation = "as it is"
+why = "another operator's mistake"
+[[known]]
+op = "aten::abs.out"
+variation = "random 1"
+why = "nothing differs"
+"""
+
+
+def test_what_the_vendor_documents_is_counted_apart(
+    patch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "known.toml"
+    file.write_text(KNOWN)
+    some = replace(OPTIONS, op="^aten::(relu|neg|abs).out$", dtype="float32", known=str(file))
+    with pytest.MonkeyPatch.context() as inner:
+        inner.setenv("CAUSEWAY_SIM_BUG", "loses_nan,out_of_bounds")
+        found = suite.run(some)
+        which = ["--op", "^aten::(relu|abs).out$", "--dtype", "float32"]
+        done = warm.run(["-m", "causeway", "conformance", *which, "--known", file])
+    relu = operator(found, "aten::relu.out")
+    (cell,) = relu["cells"].values()
+    assert state(relu) == "passed"
+    assert cell["known"] >= 3
+    assert {f["variation"] for f in cell["differences"]} == {"NaN and Inf"}
+    assert found.summary["operators_known"]["aten::abs.out"]["cases"] == 0
+    assert f"{cell['known']} of these cases differ as documented, in 1 operators" in found.verdict
+    assert f"{cell['known']} differ as documented" in found.to_html()
+    # What is out of bounds is no value.
+    assert state(operator(found, "aten::neg.out")) == "failed"
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "cases: aten::relu.out, NaN and Inf: the chip has no NaN" in done.stdout
+    assert "no case any more: aten::abs.out" in done.stdout
+
+
 def test_a_failure_can_be_run_again_alone(
     buggy: ConformanceReport, patch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -30,6 +30,9 @@ def run_conformance(
             help="Only the calls of a file: of `causeway cases`, or written by hand (.toml)."
         ),
     ] = "",
+    known: Annotated[
+        str, typer.Option(help="A file (.toml) of differences that the vendor documents.")
+    ] = "",
     portable: Annotated[
         bool, typer.Option("--portable", help="Causeway's own kernels on this chip (code.v1).")
     ] = False,
@@ -50,12 +53,14 @@ def run_conformance(
     from causeway.progress import progress
 
     console = Console()
-    options = suite.Options(library, level, op, dtype, case, workers, cases, ranks, portable, table,
-                            tuple(library_imports or ()))  # fmt: skip
+    options = suite.Options(
+        library, level, op, dtype, case, workers, known, cases, ranks, portable, table,
+        tuple(library_imports or ()),
+    )  # fmt: skip
     with told("conformance"):
         atomic.check(json_file, html_file)
         others = {"--op": op, "--dtype": dtype, "--case": case, "--cases": cases,
-                  "--portable": portable}  # fmt: skip
+                  "--known": known, "--portable": portable}  # fmt: skip
         given = [name for name, value in others.items() if value]
         if table and given:
             raise ConfigError(

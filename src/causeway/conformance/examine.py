@@ -11,6 +11,7 @@ import traceback
 import torch
 
 from causeway import _C
+from causeway.conformance import known
 from causeway.conformance.dtypes import ORDER
 from causeway.conformance.families import operator_names
 from causeway.conformance.given import Given
@@ -55,7 +56,10 @@ def main() -> None:
         found = [n for n in dict.fromkeys(forms) if re.search(str(only["lower"]), n)]
         offered = {name: {"needs": 0, "dtypes": dtypes} for name in found}
     given = Given(only["cases"]) if only.get("cases") else None
-    examiner = Examiner(device, offered, dtypes, lambda text: say(case=text), given, ours)
+    differences = known.read(only["known"]) if only.get("known") else []
+    examiner = Examiner(
+        device, offered, dtypes, lambda text: say(case=text), given, ours, differences
+    )
     say(about={
         "offered": sorted(offered),
         "dtypes": [dtype_name(d) for d in dtypes],

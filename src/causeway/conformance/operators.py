@@ -11,7 +11,7 @@ import contextlib
 import functools
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
@@ -32,6 +32,7 @@ from causeway.conformance.harvest import (
     tensors_in,
     want,
 )
+from causeway.conformance.known import Known
 from causeway.conformance.placement import Placement, dirty_cache, poisoned
 from causeway.conformance.randoms import random_cases
 from causeway.conformance.reference import (
@@ -41,6 +42,7 @@ from causeway.conformance.reference import (
     Reference,
     References,
     Wrong,
+    WrongValues,
     beside,
     call,
     copies,
@@ -75,14 +77,18 @@ class Failure:
 
 @dataclass
 class Cell:
-    """An operator with a dtype. Calls that another rung served count as declined."""
+    """An operator with a dtype. Calls that another rung served count as declined, and those whose
+    values differ as the vendor documents as known.
+    """
 
     offered: bool = True
     rungs: dict[str, int] = field(default_factory=dict)
     passed: int = 0
     failed: int = 0
     declined: int = 0
+    known: int = 0
     failures: list[Failure] = field(default_factory=list)
+    differences: list[Failure] = field(default_factory=list)  # some of those that are known
     worst: float = 0.0  # the largest error, as a share of what is allowed
 
 
@@ -343,9 +349,10 @@ class Examiner:
     def __init__(
         self, device: torch.device, offered: dict[str, dict[str, Any]],
         dtypes: list[torch.dtype], tell: Callable[[str], None] = lambda text: None,
-        given: Given | None = None, ours: tuple[str, ...] = OURS,
+        given: Given | None = None, ours: tuple[str, ...] = OURS, known: Sequence[Known] = (),
     ) -> None:  # fmt: skip
         self.given = given  # calls of a user's program, in place of torch's samples
+        self.known = {(each.op, each.variation) for each in known}
         self.ours = ours
         self.device = device
         self.offered = offered
@@ -387,7 +394,7 @@ class Examiner:
                     best = last
             # Offered with all dtypes of the device, and of some torch's CPU has no kernel.
             asked = offered and not is_stored(each)
-            if cell.passed or cell.failed or cell.declined or asked:
+            if cell.passed or cell.failed or cell.declined or cell.known or asked:
                 result.cells[dtype_name(each)] = cell
         if self.ours == OURS and not result.tested and not result.failed:
             self._alone(result, found, dtype, case)
@@ -502,11 +509,13 @@ class Examiner:
         try:
             rung, worst = run()
         except Wrong as why:
-            cell.failed += 1
-            if len(cell.failures) < TOLD:
-                cell.failures.append(
-                    Failure(case.id, case.kind, case.variation, case.title, str(why))
-                )
+            said = (case.family.offered, case.variation.removesuffix(f", {ALONE}")) in self.known
+            as_said = said and isinstance(why, WrongValues)
+            cell.known += as_said
+            cell.failed += not as_said
+            told = cell.differences if as_said else cell.failures
+            if len(told) < TOLD:
+                told.append(Failure(case.id, case.kind, case.variation, case.title, str(why)))
             return True
         if rung:
             cell.rungs[rung] = cell.rungs.get(rung, 0) + 1

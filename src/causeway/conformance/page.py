@@ -43,6 +43,9 @@ def page(report: ConformanceReport) -> Page:
     blocks.append(Figures(_figures(summary, bool(operators))))
     if operators:
         blocks.append(Bars([_bar(operators)]))
+    for name, known in summary["operators_known"].items():
+        words = f"{known['cases']} cases of {name} differ as documented. {' '.join(known['why'])}"
+        blocks.append(Text(words))
     failed = [o for o in operators if o["state"] == "failed"]
     if failed:
         inner = [_failure(o) for o in failed]
@@ -148,6 +151,8 @@ def _matrix(found: dict[str, Any]) -> Table:
             name.append(Badge("failed", "bad"))
         elif operator["state"] == "not tested":
             name.append(Badge("offered, not tested", "warn"))
+        if operator["known"]:
+            name.append(Badge(f"{operator['known']} differ as documented", "warn"))
         if operator["declined"]:
             name.append(Badge(f"declined {operator['declined']} of {operator['asked']}", "warn"))
         ratio = operator.get("ratio")

@@ -66,6 +66,10 @@ class Wrong(Exception):
     """The device's answer is wrong, in words."""
 
 
+class WrongValues(Wrong):
+    """It has the right form, and other values."""
+
+
 def copies(inputs: Inputs) -> Inputs:
     """Copies with the same layout, shared where the originals share."""
     done: dict[int, Tensor] = {}
@@ -420,7 +424,8 @@ def judge(results: list[Tensor], reference: Reference, *, strides: bool) -> floa
             tolerance=reference.tolerance,
         )
         if not verdict.good:
-            raise Wrong(f"result {k}: {verdict}" if len(results) > 1 else str(verdict))
+            kind = Wrong if verdict.first is None else WrongValues
+            raise kind(f"result {k}: {verdict}" if len(results) > 1 else str(verdict))
         largest = max(largest, verdict.worst)
     return largest
 

@@ -41,6 +41,19 @@ class ConformanceReport:
         return not self.failed_checks and not self.failed_operators
 
     @property
+    def known(self) -> dict[str, dict[str, Any]]:
+        """Of each operator that the vendor says to differ, and that was asked: in how many cases
+        its values did, and why.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        asked = {operator["operator"]: operator for operator in self.operators}
+        for each in self.about.get("known", ()):
+            if operator := asked.get(each["op"]):
+                told = found.setdefault(each["op"], {"cases": known_of(operator), "why": []})
+                told["why"].append(f"{each['variation']}: {each['why']}")
+        return found
+
+    @property
     def rungs(self) -> dict[str, int]:
         """How many cases each rung served."""
         found = dict.fromkeys(RUNGS, 0)
@@ -65,7 +78,7 @@ class ConformanceReport:
             cells = []  # so there is no coverage
         # A dtype counts with the share of its cases that the kernel served.
         passed = sum(
-            cell["passed"] / max(cell["passed"] + cell.get("declined", 0), 1)
+            cell["passed"] / max(cell["passed"] + cell.get("declined", 0) + cell.get("known", 0), 1)
             for operator in self.operators
             for cell in operator.get("cells", {}).values()
             if cell["offered"] and cell_state(cell) in ours
@@ -102,14 +115,17 @@ class ConformanceReport:
                 for operator in self.operators
                 for cell in operator.get("cells", {}).values()
                 for key in ("passed", "failed")
-            ),
+            )
+            + sum(map(known_of, self.operators)),
             "coverage": round(passed / len(cells), 4) if cells else None,
             # Cases of dtypes that are offered, which the kernel answered with UNSUPPORTED.
             "declined": sum(cell.get("declined", 0) for cell in offered),
             "cases_offered": sum(
-                cell["passed"] + cell["failed"] + cell.get("declined", 0) for cell in offered
+                cell["passed"] + cell["failed"] + cell.get("declined", 0) + cell.get("known", 0)
+                for cell in offered
             ),
             "operators_declining": declined,
+            "operators_known": self.known,
             "operators_of_torch": self.about.get("operators_of_torch"),
         }
 
@@ -121,6 +137,11 @@ class ConformanceReport:
             words.append(f"{s['checks_skipped']} do not apply")
         if self.operators:
             words.append(f"{s['operators_passed']} operators passed in {s['cases']} cases")
+        if differing := [n["cases"] for n in s["operators_known"].values() if n["cases"]]:
+            words.append(
+                f"{sum(differing)} of these cases differ as documented, "
+                f"in {len(differing)} operators"
+            )
         if s["operators_not_tested"]:
             words.append(f"{len(s['operators_not_tested'])} offered, not tested")
         if self.about.get("not_offered"):
@@ -159,7 +180,8 @@ class ConformanceReport:
                 for dtype, cell in operator.get("cells", {}).items()
             }
             some, of = declined_of(operator)
-            said = {"cells": cells, "state": state(operator), "declined": some, "asked": of}
+            said = {"cells": cells, "state": state(operator), "declined": some, "asked": of,
+                    "known": known_of(operator)}  # fmt: skip
             operators.append(operator | said)
         return {
             "about": self.about,
@@ -204,7 +226,13 @@ def declined_of(operator: dict[str, Any]) -> tuple[int, int]:
     """How many cases of the dtypes offered the kernel declined, and of how many."""
     cells = [cell for cell in operator.get("cells", {}).values() if cell["offered"]]
     some = sum(cell.get("declined", 0) for cell in cells)
-    return some, some + sum(cell["passed"] + cell["failed"] for cell in cells)
+    served = (cell["passed"] + cell["failed"] + cell.get("known", 0) for cell in cells)
+    return some, some + sum(served)
+
+
+def known_of(operator: dict[str, Any]) -> int:
+    """How many cases of an operator differ as its vendor documents."""
+    return sum(cell.get("known", 0) for cell in operator.get("cells", {}).values())
 
 
 def why(operator: dict[str, Any]) -> str:
@@ -239,6 +267,10 @@ def show(report: ConformanceReport, console: Console) -> None:
             for failure in cell["failures"][:2]:
                 line(f"    {failure['call']} ({failure['variation']})\n      {failure['why']}")
                 line(f"      {report.repro(operator['operator'], dtype, failure['case'])}", "dim")
+    for name, known in report.known.items():
+        count = f"{known['cases']} cases" if known["cases"] else "no case any more"
+        for why in known["why"]:
+            line(f"differs as documented in {count}: {name}, {why}", "yellow")
     for name in report.summary["operators_alone"]:
         line(f"tested alone, since Causeway does not call it: {name}", "yellow")
     for name, times in report.about.get("cases_not_offered", {}).items():

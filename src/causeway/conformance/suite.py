@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 
 import causeway
 from causeway import vendor
-from causeway.conformance import examine
+from causeway.conformance import examine, known
 from causeway.conformance.families import operator_names
 from causeway.conformance.given import Given
 from causeway.conformance.ranks import ask_ranks
@@ -34,6 +34,7 @@ class Options:
     dtype: str = ""
     case: str = ""
     workers: int = 1
+    known: str = ""  # a file of differences that the vendor documents
     cases: str = ""  # a file that `causeway cases` wrote, in place of torch's samples
     ranks: int = 2  # processes that ask for level 3, each with a device if there are enough
     portable: bool = False  # Causeway's own kernels on this chip, not the vendor's
@@ -48,6 +49,7 @@ def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Co
     """
     for module in options.imports:
         examine.import_library(module)
+    differences = known.read(options.known) if options.known else []
     library, name = _library(options.library)
     report = ConformanceReport(
         {
@@ -60,6 +62,7 @@ def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Co
             "causeway": causeway.__version__,
             "torch": torch.__version__,
             "date": datetime.date.today().isoformat(),
+            "known": [asdict(each) for each in differences],
         },
         vendor_option=options.library,
         cases_option=options.cases,
@@ -108,7 +111,8 @@ def _operators(
     given = Given(options.cases) if options.cases else None
     only = {"dtype": options.dtype or None, "case": options.case or None,
             "cases": options.cases or None, "imports": ",".join(options.imports) or None,
-            "portable": "yes" if options.portable else None}  # fmt: skip
+            "portable": "yes" if options.portable else None,
+            "known": options.known or None}  # fmt: skip
     workers = Operators(library if options.library else None, options.workers, only)
     about = workers.about
     report.about |= {k: about[k] for k in _OF_THE_CHIP}
@@ -171,4 +175,5 @@ def _not_imported(pattern: str) -> str:
 
 
 def _cases(operator: dict[str, Any]) -> int:
-    return sum(c["passed"] + c["failed"] + c["declined"] for c in operator["cells"].values())
+    counts = ("passed", "failed", "declined", "known")
+    return sum(c[count] for c in operator["cells"].values() for count in counts)
