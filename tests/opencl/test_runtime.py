@@ -270,3 +270,32 @@ def test_a_process_may_end_while_its_runtime_still_compiles(on_opencl, tmp_path:
     env = {"CAUSEWAY_OPENCL_CACHE": str(tmp_path / "ours"), "POCL_CACHE_DIR": str(tmp_path / "its")}
     (tmp_path / "its").mkdir()
     on_opencl(ENDS_WHILE_IT_BUILDS, **env)
+
+
+RUSTICL = """
+import causeway, torch
+x = torch.ones(2_621_568)  # by few items: more turns than the driver makes
+assert torch.equal((x.to("opencl") * 2).cpu(), x * 2)
+a = torch.ones(4, 400_000)
+assert torch.equal((a.to("opencl") @ a.t().to("opencl")).cpu(), a @ a.t())
+row = torch.randn(4, 64)  # a structure that ends with 4 bytes
+torch.testing.assert_close(
+    torch.nn.functional.layer_norm(row.to("opencl"), (64,)).cpu(),
+    torch.nn.functional.layer_norm(row, (64,)),
+)
+many = torch.arange(300_000.0).view(2, -1)
+assert many.to("opencl").argmax(1).tolist() == [149_999, 149_999]
+start, end = (torch.Event("opencl", enable_timing=True) for _ in range(2))
+start.record()
+_ = many.to("opencl") + 1
+end.record()
+end.synchronize()
+assert start.elapsed_time(end) > 0
+"""
+
+
+def test_mesas_driver_for_cpus_is_right(on_opencl) -> None:
+    libraries = sorted(Path("/usr/lib").glob("*/libRusticlOpenCL.so.1"))
+    if not libraries:
+        pytest.skip("Mesa's rusticl is not installed: apt-get install mesa-opencl-icd")
+    on_opencl(RUSTICL, OCL_ICD_VENDORS=str(libraries[0]), RUSTICL_ENABLE="swrast", new=True)
