@@ -286,7 +286,7 @@ def moved(p: Pool) -> Tensor:
 @operation
 def made(p: Pool) -> Tensor:
     n = p.below(30)
-    dtype = DTYPES[p.below(len(DTYPES))]
+    dtype = p.dtypes[p.below(len(DTYPES))]
     return torch.arange(n + 1, dtype=torch.int64).remainder(5).to(dtype).to(p.device)
 
 
