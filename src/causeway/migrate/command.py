@@ -50,6 +50,12 @@ def migrate(
     unsafe: Annotated[
         bool | None, typer.Option("--unsafe", help="Apply rules that may change what is computed.")
     ] = None,
+    about_cuda: Annotated[
+        bool | None,
+        typer.Option(
+            "--about-cuda", help="Convert parts that are about CUDA itself too: checks, messages."
+        ),
+    ] = None,
     rename_flags: Annotated[
         bool | None,
         typer.Option("--rename-flags", help="Rename --no-cuda to --no-accel, in the whole tree."),
@@ -114,7 +120,7 @@ def migrate(
         if calls is not None and not paths:
             chosen = run_time.files(made, Path())
         given: dict[str, Any] = {
-            "target": target, "unsafe": unsafe, "jobs": jobs,
+            "target": target, "unsafe": unsafe, "about_cuda": about_cuda, "jobs": jobs,
             "rename_flags": rename_flags, "fold_branches": fold_branches,
             "exclude": tuple(exclude) if exclude else None,
             "select": tuple(select) if select else None,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from causeway.migrate import float64, knowledge, visible
+from causeway.migrate.about import About
 from causeway.migrate.chains import compared_beside
 from causeway.migrate.finding import Category, Finding, Kind, Severity
 from causeway.migrate.kernels import Kernels
@@ -198,6 +199,7 @@ class Module:
         self._vendors: set[str] | None = None
         self._runtimes: dict[int, str] | None = None
         self._kernels: Kernels | None = None
+        self._about: About | None = None
         self._jit = "jit" in self.source.text
         self._occupied: list[tuple[int, int]] = []  # sorted
         self._inserted: list[int] = []  # sorted places of edits that only insert
@@ -459,6 +461,12 @@ class Module:
             self._draft(
                 rule, node, "portable", f"it is for {runtime}, which runs on CUDA by itself",
                 "Leave it, or run the model by torch on other devices.", api, category, "info",
+            )  # fmt: skip
+            return False
+        if not self.vendor and (what := self._about_cuda(node)):
+            self._draft(
+                rule, node, "manual", f"it is in a part that is about CUDA itself: {what}",
+                "Leave it, or convert such parts too by `--about-cuda`.", api, category, "info",
             )  # fmt: skip
             return False
         if not self.vendor and self._for_older_torch(node):
@@ -733,6 +741,7 @@ class Module:
             or self._only_for_cuda(node)
             or self._by_vendor()
             or self._other_runtime(node)
+            or bool(self._about_cuda(node))
             or self._for_older_torch(node)
         )
         return wanted and not stays and not self.other_framework
@@ -979,6 +988,16 @@ class Module:
             return ""
         around = [up for _, up in ancestors(node) if isinstance(up, (*FUNCTIONS, ast.ClassDef))]
         return next((self._runtimes[id(up)] for up in around if id(up) in self._runtimes), "")
+
+    def _about_cuda(self, node: ast.AST) -> str:
+        """What makes the part around a node one that is about CUDA itself; "" where it is not, or
+        where such parts are converted too.
+        """
+        if self.settings.about_cuda:
+            return ""
+        if self._about is None:
+            self._about = About(self.names, self.resolve, self.source.text, self.path)
+        return self._about.at(node)
 
     def _found_runtimes(self) -> Iterator[tuple[ast.AST, str]]:
         """The classes and functions that another runtime is for."""

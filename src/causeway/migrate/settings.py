@@ -20,6 +20,7 @@ class Settings:
 
     target: str = "portable"  # or a vendor's device name: npu, mlu, …
     unsafe: bool = False  # apply rules that may change what a program does
+    about_cuda: bool = False  # convert parts that are about CUDA itself too, such as its checks
     exclude: tuple[str, ...] = ()  # patterns as in .gitignore, on top of .gitignore
     select: tuple[str, ...] = ()  # rule codes; empty: all
     ignore: tuple[str, ...] = ()  # rule codes

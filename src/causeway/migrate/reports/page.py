@@ -96,6 +96,7 @@ def build(result: Result, more: Sequence[Section] = ()) -> Page:
         about=[
             ("written for", target),
             ("unsafe rules", "applied" if settings.unsafe else "reported only"),
+            ("parts about CUDA itself", "converted" if settings.about_cuda else "left"),
             ("files", f"{numbers.files}, {numbers.lines} lines"),
             ("causeway", causeway.__version__),
         ],

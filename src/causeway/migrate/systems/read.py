@@ -1049,7 +1049,8 @@ def read(module: Module, systems: list[System], stay: frozenset[int]) -> Reading
 
 def _only_asks(module: Module, reader: _Reader) -> bool:
     """Whether a system's name stands only in lists that a device is looked for in, in a module that
-    makes nothing of it: `if self.torch_device in ["mlu"]`, where the device is any.
+    makes nothing of it: `if self.torch_device in ["mlu"]`, where the device is any; or where it is
+    compared beside others' names: `is_mps = d.type == "mps"`, `is_npu = d.type == "npu"`.
     """
     found = [
         n
@@ -1057,10 +1058,15 @@ def _only_asks(module: Module, reader: _Reader) -> bool:
         if isinstance(n.value, str) and n.value.partition(":")[0] in reader.devices
     ]
     homes = [list(islice((up for _, up in ancestors(n)), 2)) for n in found]
-    return bool(found) and len(found) == len(reader.out.pieces) and all(
+    if not found or len(found) != len(reader.out.pieces):
+        return False
+    if all(isinstance(home[0], ast.Compare) for home in homes):  # beside others' names
+        others = {"mps", "xpu", "cuda"} - set(reader.devices)
+        return not module.compared_words.isdisjoint(others)
+    return all(
         isinstance(home[0], ast.List | ast.Tuple | ast.Set) and isinstance(home[1], ast.Compare)
         for home in homes
-    )  # fmt: skip
+    )
 
 
 _ASKED = re.compile(rf"is_(?:torch_)?(?:{'|'.join(sorted(VENDORS))}|mps|xpu)_available")
