@@ -268,8 +268,8 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
         ("sync = torch.cuda.synchronize\nsync()\n",
          "sync = torch.accelerator.synchronize\nsync()\n"),
         ("e = torch.cuda.OutOfMemoryError\n", "e = torch.OutOfMemoryError\n"),
-        ('print(f"""a\n{torch.cuda.device_count()} cuda""")\n',
-         'print(f"""a\n{torch.accelerator.device_count()} cuda""")\n'),
+        ('print(f"""a\n{torch.cuda.device_count()} seen""")\n',
+         'print(f"""a\n{torch.accelerator.device_count()} seen""")\n'),
     ],
     "CW106": [
         ("e = torch.cuda.Event(True, False)\n",
