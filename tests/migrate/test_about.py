@@ -127,6 +127,13 @@ def free():
         torch.cuda.reset_peak_memory_stats()
     print(f"CUDA memory: {torch.cuda.memory_allocated()}")
 """,
+    "a run that shows one answer, and gives memory back": """\
+def run(make):
+    print("CUDA available:", torch.cuda.is_available())
+    torch.cuda.empty_cache()
+    torch.cuda.synchronize()
+    return make()
+""",
     "states of generators": """\
 def states():
     return {"torch_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []}
@@ -238,6 +245,19 @@ def test_a_layer_beside_a_shown_name_is_converted() -> None:
     assert (
         "    if torch.accelerator.is_available():\n        torch.accelerator.synchronize()" in after
     )
+
+
+def test_a_name_that_one_import_brings_means_one_thing() -> None:
+    text = HEAD + GOES["a name that one import brings"]
+    assert not any(_LEFT in f.message for f in convert_source(text, Settings())[1])
+
+
+def test_a_variable_of_a_part_that_stays_is_no_device_for_others() -> None:
+    checks = "print(torch.version.cuda, torch.backends.cudnn.version())\n"
+    text = f'device = torch.device("cuda")\n{checks}\ndef move(x):\n    return x.cuda()\n'
+    after = changed(text)
+    assert 'device = torch.device("cuda")' in after
+    assert "x.to(accelerator)" in after
 
 
 def test_a_vendors_names_are_written_everywhere() -> None:
