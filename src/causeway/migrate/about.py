@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from causeway.migrate.names import FUNCTIONS, Names, all_arguments, ancestors
+from causeway.migrate.names import FUNCTIONS, Names, all_arguments, ancestors, called
 
 _OUTWEIGHS = 4  # times that what is about CUDA must weigh what moves
 _STRONG = 2  # what is about CUDA and nothing else; an answer that is shown as CUDA's weighs 1
@@ -155,8 +155,8 @@ class About:
         elif api.startswith("torch.cuda."):
             last = api.removeprefix("torch.cuda.").partition(".")[0]
             call = node.up  # type: ignore[attr-defined]
-            called = isinstance(call, ast.Call) and call.func is node
-            shown = self._shown(call) if last in _ANSWERS and called else "moves"
+            asked = isinstance(call, ast.Call) and call.func is node
+            shown = self._shown(call) if last in _ANSWERS and asked else "moves"
             if shown == "moves":
                 self._add(node, moves=1)
             elif shown == "cuda":
@@ -301,7 +301,7 @@ class About:
             if isinstance(up, ast.If) and up.test is child:
                 return ""
             if isinstance(up, ast.Call) and child is not up.func:
-                name = getattr(up.func, "attr", getattr(up.func, "id", ""))
+                name = called(up)
                 if name == "format" or _SHOWS.search(name):
                     return "cuda" if self._with_text(child) else ""
                 if name not in ("bool", "int", "str", "float", "round", "range", "len", "list"):

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from causeway.migrate.names import called
 from causeway.migrate.source import tree_of
 
 CUDA = re.compile(r"--(?:(?:no|use|with|without|enable|disable)[-_]?)?cuda\Z")
@@ -48,8 +49,7 @@ def variable(option: str) -> str:
 
 def of_call(call: ast.Call) -> list[ast.Constant]:
     """The names of an option, `--…`, that a call of argparse, click or typer adds."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    if name not in ("add_argument", "option", "Option"):
+    if called(call) not in ("add_argument", "option", "Option"):
         return []
     return [
         a for a in call.args

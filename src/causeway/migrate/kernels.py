@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
-from causeway.migrate.names import FUNCTIONS, Names, ancestors
+from causeway.migrate.names import FUNCTIONS, Names, ancestors, called
 
 _CONCERNS = re.compile(r"CuGraph|numba|triton|faiss|requires?_cuda|mark\.\w*cuda|patch")
 _CUDAS = re.compile(r"_cuda$|^cuda_\w*kernel|triton")
@@ -60,8 +60,7 @@ class Kernels:
         if "cupy" in text or "cutlass" in text or "cpm_kernels" in text or "cuda.bindings" in text:
             self._whole = self._launches_own(text)
         elif "CUDAExtension" in text and any(
-            getattr(call.func, "id", getattr(call.func, "attr", "")) == "setup"
-            for call in names.all(ast.Call)
+            called(call) == "setup" for call in names.all(ast.Call)
         ):
             self._whole = "a build of kernels"
         built = sorted(name for name in extensions if name.rpartition(".")[2] in text)
@@ -210,7 +209,7 @@ class Kernels:
     def _find_loaders(self) -> None:
         """Classes that load a kernel of CUDA's by its name: `import_module("fused_adam_cuda")`."""
         for call in self._names.all(ast.Call):
-            name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+            name = called(call)
             first = getattr(call.args[0], "value", "") if call.args else ""
             if name != "import_module" or not _NAMED.fullmatch(str(first)):
                 continue
@@ -340,8 +339,7 @@ class Kernels:
         program does with CUDA, `@patch("torch.cuda.is_available", return_value=True)`.
         """
         for call in self._names.all(ast.Call):
-            called = getattr(call.func, "attr", getattr(call.func, "id", ""))
-            if called not in ("patch", "setattr", "object") or not call.args:
+            if called(call) not in ("patch", "setattr", "object") or not call.args:
                 continue
             first = call.args[0]
             text = first.value if isinstance(first, ast.Constant) else self._resolve(first)

@@ -332,6 +332,12 @@ def _stand_in(node: ast.AST) -> bool:
     return any(isinstance(up, ast.ExceptHandler) for _, up in ancestors(node))
 
 
+def called(call: ast.Call) -> str:
+    """The last name of what is called: `show` of `log.show(x)` and of `show(x)`; "" for none."""
+    func = call.func
+    return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+
+
 def statement(node: ast.AST) -> ast.stmt:
     """The statement that a node is in."""
     while not isinstance(node, ast.stmt):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from causeway.migrate.module import Module
-from causeway.migrate.names import FUNCTIONS, after, ancestors
+from causeway.migrate.names import FUNCTIONS, after, ancestors, called, statement
 
 # Packages whose functions take CUDA's tensors. Triton is none: it serves several devices.
 _PACKAGES = frozenset({
@@ -147,7 +147,7 @@ def other_settings(module: Module, call: ast.AST) -> list[str]:
     of their own: `self.half = True`, and `elif torch.backends.mps.is_available(): self.half =
     False`. They keep their branch.
     """
-    node = next((up for _, up in ancestors(call) if isinstance(up, ast.stmt)), None)
+    node = statement(call)
     if not isinstance(node, ast.If) or not any(n is call for n in ast.walk(node.test)):
         return []
     own, found = _settings(node.body), []
@@ -223,7 +223,7 @@ def is_label(module: Module, node: ast.AST) -> bool:
         says = str(getattr(key, "value", "")).lower()
         return "avail" in says and (_says_cuda(key) or _of_build(module, up))
     if isinstance(up, ast.Call) and node in up.args and up.args.index(node):
-        name = up.func.attr if isinstance(up.func, ast.Attribute) else getattr(up.func, "id", "")
+        name = called(up)
         before = up.args[up.args.index(node) - 1]
         if isinstance(before, ast.Call) and len(before.args) == 1:  # a translated text
             before = before.args[0]
@@ -301,13 +301,13 @@ def _decides(name: ast.Name) -> bool:
 def _puts(node: ast.AST) -> bool:
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) and _DEVICES.fullmatch(node.value) is not None
-    called = node.func if isinstance(node, ast.Call) else None
-    return isinstance(called, ast.Attribute) and called.attr in ("cuda", "to")
+    func = node.func if isinstance(node, ast.Call) else None
+    return isinstance(func, ast.Attribute) and func.attr in ("cuda", "to")
 
 
 def _shows_named(call: ast.Call, name: str) -> bool:
     """Whether a call shows a name by a text that says CUDA: `log("cuda_available=%s", name)`."""
-    shows = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    shows = called(call)
     given = any(isinstance(arg, ast.Name) and arg.id == name for arg in call.args[1:])
     return given and bool(_SHOWS.search(shows)) and _says_cuda(call.args[0]) and (
         "avail" in str(getattr(call.args[0], "value", "")).lower()
@@ -338,7 +338,7 @@ def named_switch_of_others(module: Module, call: ast.Call) -> bool:
     """The same of a question that has a name in its function: `use_gpu = torch.cuda.is_available()`
     and `faiss.Kmeans(…, gpu=use_gpu)`, also of `device_count() > 0`.
     """
-    stmt = next((up for _, up in ancestors(call) if isinstance(up, ast.stmt)), None)
+    stmt = statement(call)
     if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
         return False
     target = stmt.targets[0]
@@ -355,7 +355,7 @@ def named_switch_of_others(module: Module, call: ast.Call) -> bool:
 
 def says_nvidia(node: ast.AST) -> bool:
     """Whether an answer gets a name that says NVIDIA: `IS_NVIDIA = device == "cuda"`."""
-    stmt = next((up for _, up in ancestors(node) if isinstance(up, ast.stmt)), None)
+    stmt = statement(node)
     targets = stmt.targets if isinstance(stmt, ast.Assign) else []
     names = (getattr(t, "id", getattr(t, "attr", "")) for t in targets)
     return any(_NVIDIA.search(name) for name in names)
@@ -420,7 +420,7 @@ def shows_cuda(module: Module, body: list[ast.stmt]) -> bool:
     parts = [s for stmt in body for s in (stmt.body if isinstance(stmt, ast.For) else [stmt])]
     calls = [s.value for s in parts if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
     shown = [
-        c for c in calls if _SHOWS.search(getattr(c.func, "attr", getattr(c.func, "id", "")))
+        c for c in calls if _SHOWS.search(called(c))
     ]  # fmt: skip
     said = any(
         _THERE.search(str(n.value))
@@ -463,7 +463,7 @@ def asks_nvidia(module: Module, node: ast.AST) -> bool:
         if isinstance(inner, ast.Call):
             if module.resolve(inner.func).startswith(("pynvml.", "gpustat.")):
                 return True
-            if "nvlink" in getattr(inner.func, "attr", getattr(inner.func, "id", "")).lower():
+            if "nvlink" in called(inner).lower():
                 return True
             if isinstance(inner.func, ast.Name) and _starts_tool(module, inner.func):
                 return True
@@ -518,7 +518,7 @@ def is_for_each(module: Module, node: ast.If) -> bool:
 def _called(module: Module, body: list[ast.stmt]) -> set[str]:
     """The names of functions that a branch calls and torch does not have."""
     return {
-        getattr(n.func, "attr", getattr(n.func, "id", ""))
+        called(n)
         for part in body for n in ast.walk(part)
         if isinstance(n, ast.Call) and not module.resolve(n.func).startswith("torch.")
     }  # fmt: skip
@@ -615,14 +615,14 @@ def has_torchs_code(node: ast.If) -> bool:
     """Whether the other branch does by torch's operators, as its function's name says, what the
     branch does by a kernel: `else: y = deform_attn_pytorch(x)`. It serves every other device.
     """
-    called = [
+    names = [
         {
-            getattr(n.func, "attr", getattr(n.func, "id", ""))
+            called(n)
             for part in branch for n in ast.walk(part) if isinstance(n, ast.Call)
         }
         for branch in (node.body, node.orelse)
     ]  # fmt: skip
-    return any(_IN_TORCH.search(name) for name in called[1] - called[0]) and bool(called[0])
+    return any(_IN_TORCH.search(name) for name in names[1] - names[0]) and bool(names[0])
 
 
 _NEAR = 2000  # bytes; a comment in a longer branch is about a part of it
@@ -647,7 +647,7 @@ def feeds_faiss(module: Module, call: ast.AST) -> bool:
     """Whether an answer is handed to a function of the module that puts faiss on GPUs:
     `gpu = torch.cuda.is_available() and args.gpu`, `search(x, gpu)`.
     """
-    stmt = next((up for _, up in ancestors(call) if isinstance(up, ast.stmt)), None)
+    stmt = statement(call)
     if "faiss" not in module.source.text or not isinstance(stmt, ast.Assign):
         return False
     value, target = stmt.value, stmt.targets[0]

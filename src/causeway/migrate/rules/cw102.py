@@ -6,7 +6,7 @@ import ast
 import re
 
 from causeway.migrate.module import Module
-from causeway.migrate.names import ancestors
+from causeway.migrate.names import ancestors, called
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules.roles import _FOREIGN as FOREIGN
 from causeway.migrate.source import Edit
@@ -155,7 +155,7 @@ def _gives_device(module: Module, node: ast.AST) -> bool:
     """
     if not isinstance(node, ast.Call) or module.resolve(node.func).startswith("torch."):
         return False
-    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    name = called(node)
     own = isinstance(node.func, ast.Name) or name != "get_device"  # a tensor's gives its index
     return own and name.endswith("device")
 

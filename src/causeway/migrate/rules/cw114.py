@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from causeway.migrate import knowledge
 from causeway.migrate.module import Module, Use, alone
-from causeway.migrate.names import FUNCTIONS, after, ancestors, statement
+from causeway.migrate.names import FUNCTIONS, after, ancestors, called, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import beside, table
 from causeway.migrate.rules.kernels import (
@@ -346,8 +346,8 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
             return True
         if any(beside.hands_cudas_module(module, part) for part in region):
             return True
-        called = (n.func for part in region for n in ast.walk(part) if isinstance(n, ast.Call))
-        if any(asks_capability(module, func) for func in called):
+        funcs = (n.func for part in region for n in ast.walk(part) if isinstance(n, ast.Call))
+        if any(asks_capability(module, func) for func in funcs):
             return True
         if any(beside.asks_nvidia(module, part) for part in region):
             return True
@@ -438,9 +438,7 @@ def _converted(module: Module, region: list[ast.AST]) -> bool:
 def _builds_extension(module: Module) -> bool:
     """Whether a module builds an extension for CUDA: all its questions are about that."""
     return "CUDAExtension" in module.source.text and any(
-        (n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", ""))
-        == "CUDAExtension"
-        for n in module.names.all(ast.Call)
+        called(n) == "CUDAExtension" for n in module.names.all(ast.Call)
     )
 
 

@@ -6,6 +6,7 @@ import ast
 
 from causeway.migrate import knowledge
 from causeway.migrate.module import Module
+from causeway.migrate.names import called
 from causeway.migrate.rule import Rule
 
 _EXAMPLE = (
@@ -33,7 +34,7 @@ def run(module: Module) -> None:
     if module.vendor:
         return
     for call in module.names.all(ast.Call):
-        if getattr(call.func, "attr", getattr(call.func, "id", "")) not in _REPLACES:
+        if called(call) not in _REPLACES:
             continue
         name = _replaced(module, call)
         api = knowledge.find(name) if name else None
@@ -43,7 +44,6 @@ def run(module: Module) -> None:
             RULE, call.args[0], "manual", f"a test replaces `{name}`, which converted code does "
             f"not ask", tip=f"Replace `{api.to}` too.", api=name,
         )  # fmt: skip
-        module.done.add(id(call.args[0]))
 
 
 def _replaced(module: Module, call: ast.Call) -> str:

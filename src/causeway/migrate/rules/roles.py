@@ -12,7 +12,7 @@ import re
 from enum import Enum
 
 from causeway.migrate.module import VENDORS, Module
-from causeway.migrate.names import FUNCTIONS, ancestors
+from causeway.migrate.names import FUNCTIONS, ancestors, called
 from causeway.migrate.rules.callees import kernel_of_cuda
 
 _DEVICE_WORD = re.compile(r"device|map_location|(^|_)dev(_|$)", re.I)
@@ -616,8 +616,7 @@ def _function(node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
 
 def _field(call: ast.Call) -> bool:
     """Whether a call says the default of a parameter or a field: `field(default="cuda")`."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    return name in ("field", "Field", "Option", "Argument", "attrib", "ib")
+    return called(call) in ("field", "Field", "Option", "Argument", "attrib", "ib")
 
 
 def _is_format(child: ast.AST, call: ast.Call) -> bool:

@@ -12,7 +12,7 @@ from causeway.compat import System, names
 from causeway.migrate import knowledge
 from causeway.migrate.finding import Category, Kind, Severity
 from causeway.migrate.module import VENDORS, Draft, Module, Use
-from causeway.migrate.names import Scope, ancestors, block, statement
+from causeway.migrate.names import Scope, ancestors, block, called, statement
 from causeway.migrate.systems import branches
 from causeway.migrate.systems.back import Piece
 from causeway.migrate.systems.rules import RULES
@@ -481,7 +481,7 @@ class _Reader:
         if api.partition(".")[0] in self.packages:
             found = self.meaning(api)
             return found is None or bool(found.entry and (found.entry.instead or found.entry.hand))
-        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        name = called(node)
         return any(name.startswith(f"{d}_") or name.endswith(f"_{d}") for d in self.devices)
 
     def _word(self, node: ast.AST, start: int, end: int, text: str) -> None:
