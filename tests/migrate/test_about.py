@@ -247,6 +247,32 @@ def test_a_layer_beside_a_shown_name_is_converted() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        '"cuda"',
+        'torch.device("cuda:0")',
+        'torch.device("cuda" if torch.cuda.is_available() else "cpu")',
+    ],
+)
+def test_a_device_that_functions_use_is_converted_whatever_is_shown_first(value: str) -> None:
+    shown = "print(torch.version.cuda)\n" * 9
+    text = f"{shown}device = {value}\n\ndef train(model, x):\n    model.to(device)(x.to(device)).backward()\n"
+    after = changed(text)
+    assert "torch.version.cuda" in after
+    assert "def train" in after
+    assert f"device = {value}" not in after
+
+
+def test_an_answer_that_others_go_by_is_converted_with_what_is_said() -> None:
+    check = 'def check():\n    if torch.cuda.is_available():\n        print("CUDA is available")\n        return True\n    return False\n'
+    after = changed(
+        f"{check}\ndef f(model, x):\n    if check():\n        model.cuda()\n    return model(x.cuda())\n"
+    )
+    assert "if torch.accelerator.is_available()" in after
+    assert "cuda" not in after.lower().replace('"cuda is available"', "")
+
+
 def test_a_name_that_one_import_brings_means_one_thing() -> None:
     text = HEAD + GOES["a name that one import brings"]
     assert not any(_LEFT in f.message for f in convert_source(text, Settings())[1])

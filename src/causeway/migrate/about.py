@@ -19,6 +19,7 @@ from causeway.migrate.names import FUNCTIONS, Names, all_arguments, ancestors, c
 _OUTWEIGHS = 4  # times that what is about CUDA must weigh what moves
 _STRONG = 2  # what is about CUDA and nothing else; an answer that is shown as CUDA's weighs 1
 _TRAINS = 8  # a step of training
+_DECIDES = 1000  # a device by which functions move tensors
 _WHOLE = 6  # the least that makes a module one that is about CUDA
 _DEEP = 3  # names that an answer goes through before it is shown
 
@@ -177,6 +178,20 @@ class About:
         compared = isinstance(around, ast.Compare) or isinstance(up, ast.Subscript)
         if _DEVICE.fullmatch(text) and " " not in text and not keyed and not compared:
             self._add(node, moves=1)
+            if self._named_for_others(node):  # it stays with those alone, where the module does
+                self._weights.setdefault(id(self._names.tree), _Weight()).moves += _DECIDES
+
+    def _named_for_others(self, node: ast.AST) -> bool:
+        """Whether a device gets a name outside of functions by which they move tensors."""
+        stmt = next((up for _, up in ancestors(node) if isinstance(up, ast.stmt)), None)
+        targets = stmt.targets if isinstance(stmt, ast.Assign) else []
+        return any(
+            any(isinstance(up, FUNCTIONS) for _, up in ancestors(load))
+            and self._shown(load) == "moves"
+            for target in targets
+            if isinstance(target, ast.Name)
+            for load in self._loads(target)
+        )
 
     def _weigh_call(self, call: ast.Call) -> None:
         name = getattr(call.func, "attr", "")

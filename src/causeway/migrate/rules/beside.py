@@ -414,8 +414,8 @@ _THERE = re.compile(r"\bCUDA\b.{0,12}\bavail", re.I)
 
 
 def shows_cuda(module: Module, body: list[ast.stmt]) -> bool:
-    """Whether a branch shows that CUDA is there, `print("CUDA is available")`, and puts nothing on
-    a device.
+    """Whether a branch shows that CUDA is there, `print("CUDA is available")`, puts nothing on a
+    device, and gives no answer by which others may.
     """
     parts = [s for stmt in body for s in (stmt.body if isinstance(stmt, ast.For) else [stmt])]
     calls = [s.value for s in parts if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
@@ -431,6 +431,7 @@ def shows_cuda(module: Module, body: list[ast.stmt]) -> bool:
     return said and not any(
         getattr(n, "attr", "") in ("to", "device") or getattr(n, "value", "") == "cuda"
         or (isinstance(n, ast.Attribute) and n.attr == "cuda" and not module.resolve(n))
+        or (isinstance(n, ast.Return) and n.value is not None)
         for stmt in body for n in ast.walk(stmt)
     )  # fmt: skip
 
