@@ -210,14 +210,14 @@ def test_what_is_converted_as_before_is_converted(what: str) -> None:
 @pytest.mark.parametrize("what", TESTS)
 def test_a_test_that_expects_cudas_names_stays(what: str) -> None:
     text = TESTS[what]
-    assert changed(text, path="tests/test_a.py") == HEAD + text
-    assert changed(text, path="tests/test_a.py", about_cuda=True) != HEAD + text
+    assert changed(text, path="test_a.py") == HEAD + text
+    assert changed(text, path="test_a.py", about_cuda=True) != HEAD + text
     assert changed(text, path="tool.py") != HEAD + text or what == "what a method is called with"
 
 
 def test_a_test_of_where_a_tensor_is_converts_with_it() -> None:
     text = 'def test_a(x):\n    y = x.cuda()\n    assert str(y.device) == "cuda:0"\n'
-    assert ".cuda()" not in changed(text, path="tests/test_a.py")
+    assert ".cuda()" not in changed(text, path="test_a.py")
 
 
 def test_what_stays_is_reported_by_hand_with_the_reason() -> None:
