@@ -177,7 +177,7 @@ static cw_status fits(const cw_run_model* m, uint32_t flags) {
   if (t->language != c->language)
     return fail(CW_INVALID, "its kernels are in %s, and %s builds %s; export it for this chip", wanted,
                 m->device->table->name, c->language < 5 ? languages[c->language] : "another language");
-  const uint32_t faster = CW_CODE_DOT_BYTES; /* sources have another way where the chip lacks it */
+  const uint32_t faster = CW_CODE_DOT_BYTES | CW_CODE_DOT_TILES; /* sources have another way where the chip lacks it */
   if ((t->flags ^ c->flags) & ~faster || (t->arithmetic & c->arithmetic) != t->arithmetic)
     return fail(CW_INVALID,
                 "its kernels are for a chip like %s, and this %s differs (how groups run, how addresses are passed, or "

@@ -209,7 +209,8 @@ def test_a_wrong_epilogue_is_found(
     program = PRODUCTS.replace("CASES: dict", planted + "CASES: dict", 1)
     done = run_python(program, args=(case,), compiles=True, status=None, **SIM, **own)
     assert "right, right" not in done.stdout
-    assert "calls in the product's kernel" in done.stdout or "Expected out tensor" in done.stderr
+    refused = ("Expected out tensor", "NameError: name 'buf0'")
+    assert "calls in the product's kernel" in done.stdout or any(r in done.stderr for r in refused)
 
 
 MEASURED = """

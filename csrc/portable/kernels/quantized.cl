@@ -209,7 +209,9 @@ static inline void begin_tiles(void) {
   for (int t = 0; t < 8; ++t) shape[16 + 2 * t] = 64, shape[48 + t] = 16; /* bytes of a row, rows */
   __asm__ volatile("ldtilecfg (%0)" : : "r"(shape) : "memory");
 }
-static inline void end_tiles(void) { __asm__ volatile("tilerelease" : :); }
+/* No calls where they are used: sources without tiles can be in one with others (device/merge.py). */
+#define BEGIN_TILES begin_tiles();
+#define END_TILES __asm__ volatile("tilerelease" : :);
 /* Rows become columns, of 16 by 16: `to` has them one after the other, `apart` from each other. */
 #define QUARTER(a, b, c, d, v0, v1, v2, v3) \
   const i32x16 a##l = LOW_32(a, b), a##h = HIGH_32(a, b), c##l = LOW_32(c, d), c##h = HIGH_32(c, d); \
@@ -333,7 +335,7 @@ for (idx m = 0; m < m1 - m0; m += 16) {
     }
   }
 }
-begin_tiles();
+BEGIN_TILES
 #endif
 for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
   const idx c1 = n1 - c0 < COLUMNS ? n1 : c0 + COLUMNS;
@@ -599,7 +601,7 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
 #endif
 }
 #if TILES
-end_tiles();
+END_TILES
 #endif
 
 //// few_floats: A few rows of floating point: each item quantizes them and has some outputs of theirs.
