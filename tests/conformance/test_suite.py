@@ -363,6 +363,17 @@ def test_operators_that_are_not_offered_are_asked_of_the_rungs_below(
     assert report.summary["coverage"] is None
 
 
+def test_what_a_call_writes_to_beside_its_result_may_change() -> None:
+    """A count of steps, which GradScaler's update writes to and does not return."""
+    which = ["--portable", "--op", "^aten::_amp_update_scale_$", "--dtype", "float32"]
+    with pytest.MonkeyPatch.context() as inner:
+        inner.setenv("CAUSEWAY_SIM_OPS", "none")
+        inner.setenv("CAUSEWAY_SIM_CODE", "1")
+        done = warm.run(["-m", "causeway", "conformance", *which, "--level", "0"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 operators passed" in done.stdout
+
+
 def test_a_pattern_that_matches_nothing_is_named(patch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CausewayError, match="matches none of the operators"):
         suite.run(Options(op="no_such_operator"))

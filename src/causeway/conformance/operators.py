@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import torch
@@ -168,10 +169,9 @@ class Runner:
         for changed in beside(case.form, originals):
             placement.writes(changed)
         if case.kind == "in-place":
-            for changed, becomes in zip(
-                written(case.form, originals), reference.results, strict=False
-            ):
-                grows = changed.shape != becomes.shape  # addbmm_ of one element
+            # What is written without being a result, GradScaler's count of steps, does not grow.
+            for changed, becomes in zip_longest(written(case.form, originals), reference.results):
+                grows = becomes is not None and changed.shape != becomes.shape  # addbmm_
                 placement.writes(changed, becomes.numel() if grows else 0)
         elif case.kind == "out":
             outs = []
