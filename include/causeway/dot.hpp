@@ -1,6 +1,11 @@
-// For vendors whose device is the host's CPU: which of code.v1's flags CW_CODE_DOT_BYTES and CW_CODE_DOT_TILES it deserves.
+// For vendors whose device is the host's CPU: which of code.v1's flags CW_CODE_DOT_BYTES and CW_CODE_DOT_TILES it
+// deserves, and what the compiler is to define for them.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
+#include "causeway/abi.h"
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
@@ -36,6 +41,16 @@ inline bool cpu_dots_tiles() {
 #else
   return false;
 #endif
+}
+
+inline uint32_t cpu_dots() {
+  return (cpu_dots_bytes() ? CW_CODE_DOT_BYTES : 0) | (cpu_dots_tiles() ? CW_CODE_DOT_TILES : 0);
+}
+
+// Of some of these flags, behind other options.
+inline std::string dot_options(uint32_t dots) {
+  return std::string(dots & CW_CODE_DOT_BYTES ? " -DCW_DOT_BYTES" : "") +
+         (dots & CW_CODE_DOT_TILES ? " -DCW_DOT_TILES" : "");
 }
 
 }  // namespace causeway

@@ -21,8 +21,8 @@
 #include <thread>
 #include <vector>
 
-#include "causeway/library_file.hpp"
 #include "causeway/dot.hpp"
+#include "causeway/library_file.hpp"
 #include "causeway/program_cache.hpp"
 #include "cores.hpp"
 #include "device.hpp"
@@ -76,11 +76,10 @@ const std::string& machine();
 uint64_t hash(const std::string& text, uint64_t h);
 
 // The processor that -march=native is for.
-bool has_dot_bytes() {
-  return !settings().teams && !settings().without.count("dot_bytes") && causeway::cpu_dots_bytes();
+uint32_t dots() {
+  if (settings().teams || settings().without.count("dot_bytes")) return 0;
+  return settings().without.count("dot_tiles") ? causeway::cpu_dots() & ~CW_CODE_DOT_TILES : causeway::cpu_dots();
 }
-
-bool has_dot_tiles() { return has_dot_bytes() && !settings().without.count("dot_tiles") && causeway::cpu_dots_tiles(); }
 
 cw_status info(int32_t index, cw_code_info* out) {
   Device* device = nullptr;
@@ -89,8 +88,7 @@ cw_status info(int32_t index, cw_code_info* out) {
   found.struct_size = out->struct_size;
   found.language = CW_CODE_C;
   found.flags = settings().teams ? 0 : CW_CODE_IN_TURN;
-  if (has_dot_bytes()) found.flags |= CW_CODE_DOT_BYTES;
-  if (has_dot_tiles()) found.flags |= CW_CODE_DOT_TILES;
+  found.flags |= dots();
   found.compute_units = compute_units();
   found.group_limit = settings().teams ? teams::most_items : 1;
   found.simd_width = 8;
@@ -220,9 +218,7 @@ cw_status compile(const char* source, const char* options, ProgramCache::Binary*
   std::ofstream(code) << (settings().teams ? teams::preamble : "") << source;
   std::vector<std::string> command = {compiler()};
   for (const char* flag : flags()) command.push_back(flag);
-  if (has_dot_bytes()) command.push_back("-DCW_DOT_BYTES");
-  if (has_dot_tiles()) command.push_back("-DCW_DOT_TILES");
-  std::stringstream more(options ? options : "");
+  std::stringstream more((options ? options : "") + causeway::dot_options(dots()));
   for (std::string word; more >> word;) command.push_back(word);
   for (const std::string& word :
        {std::string("-x"), std::string("c"), code, std::string("-o"), made, std::string("-lm")})
@@ -254,8 +250,7 @@ cw_status build(int32_t index, const char* source, const char* options, cw_progr
   std::string key = machine();
   for (const char* flag : flags()) key += std::string(" ") + flag;
   if (settings().teams) key += teams::preamble;
-  if (has_dot_bytes()) key += " -DCW_DOT_BYTES";
-  if (has_dot_tiles()) key += " -DCW_DOT_TILES";
+  key += causeway::dot_options(dots());
   key += std::string("\n") + (options ? options : "") + "\n" + source;
   const ProgramCache cache(ProgramCache::folder(settings().cache.c_str(), "sim"));
   std::string words;

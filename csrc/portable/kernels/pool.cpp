@@ -134,9 +134,9 @@ cw_status max_pool(KernelCall& call, const void* data) {
   const auto each = [&](auto&& f) { return std::all_of(std::begin(all), std::end(all), f); };
   const bool vectors = call.device->in_turn() && !op.adaptive && p.in_size() < int64_t{1} << 31;
   const bool contiguous = each([](const Tensor* t) { return t->contiguous(); });
-  const MaxBy by = contiguous ? vectors ? MaxBy::rows : MaxBy::plane
-                   : vectors && each([&](const Tensor* t) { return channels_last(*t, op); }) ? MaxBy::channels
-                                                                                             : MaxBy::strides;
+  MaxBy by = vectors ? MaxBy::rows : MaxBy::plane;
+  if (!contiguous)
+    by = vectors && each([&](const Tensor* t) { return channels_last(*t, op); }) ? MaxBy::channels : MaxBy::strides;
   constexpr int64_t kSteps = 2;  // the widest that is known to the compiler
   const int64_t step = by == MaxBy::rows && p.stride[2] <= kSteps ? p.stride[2] : 0;
   const int channel = in.ndim - op.dims - 1;
@@ -154,7 +154,7 @@ cw_status max_pool(KernelCall& call, const void* data) {
             .define("SX", step ? std::to_string(step) : "sx");
         s.out(storage_of(in.dtype), "out").out("i64", "index").in(storage_of(in.dtype), "in");
         sizes_of(s, p);
-        if (by == MaxBy::channels || by == MaxBy::strides) s.value("idx", "channels");
+        if (!contiguous) s.value("idx", "channels");
         if (by == MaxBy::strides)
           for (const char* of : {"in_", "out_", "index_"})
             for (const char d : {'b', 'c', 'z', 'y', 'x'}) s.value("idx", std::string(of) + d);
@@ -169,7 +169,7 @@ cw_status max_pool(KernelCall& call, const void* data) {
   const int64_t row = by == MaxBy::rows ? p.out[2] : by == MaxBy::channels ? p.out[2] * channels : 1;
   const int64_t units = out.numel() / row;
   sizes_of(l, p, units);
-  if (by == MaxBy::channels || by == MaxBy::strides) l.value(channels);
+  if (!contiguous) l.value(channels);
   if (by == MaxBy::strides)
     for (const Tensor* t : all)
       for (int d = 0; d < 5; ++d) {  // of the batch, where there is one, a channel, and three dimensions

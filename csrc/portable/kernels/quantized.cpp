@@ -2,8 +2,8 @@
 //
 // The input is first written once more, unless it lies so: with channels beside each other, zeros around it and, for transposed
 // convolutions, between its elements; as int16, or as bytes. Each output is then a sum over segments, rows of the kernel whose taps and channels
-// are neighbours in both the input and the weights, and no position is outside. On CPUs items compute tiles of sums by the
-// instruction that multiplies fours of bytes (VNNI's, which does not saturate), or pairs of int16, and adds them up in
+// are neighbours in both the input and the weights, and no position is outside. On CPUs items compute tiles of sums by what
+// multiplies tiles of bytes (AMX), by the instruction that multiplies fours of them (VNNI's, which does not saturate), or pairs of int16, and adds them up in
 // int32, which loses nothing; where it has none, what the compiler makes of the same loop. What is multiplied past a segment's end has a weight of zero.
 #include <algorithm>
 
@@ -197,6 +197,9 @@ struct Weights {
 
 // Taps along a row of the kernel are one segment where they and their channels are neighbours in the image.
 bool whole_rows(const Quantized& q) { return q.dilation[2] == 1 && q.groups == 1; }
+int64_t segments(const Quantized& q) { return whole_rows(q) ? q.kernel[0] * q.kernel[1] : q.taps(); }
+int64_t length(const Quantized& q) { return whole_rows(q) ? q.kernel[2] * q.in_channels : q.in_channels; }
+int64_t padded(const Quantized& q, int64_t whole) { return (length(q) + whole - 1) / whole * whole; }
 
 constexpr int64_t kPack = 16;  // outputs, and elements of each, that lie together
 int64_t packs(const Quantized& q) { return (q.out_channels + kPack - 1) / kPack; }
@@ -208,9 +211,7 @@ cw_status order_weights(KernelCall& call, const Quantized& q, Cuts cuts, Weights
                         : cuts == Cuts::bytes || cuts == Cuts::tiles ? kBytes
                                                                      : 16;
   w->cuts = cuts;
-  w->segments = rows ? q.kernel[0] * q.kernel[1] : q.taps();
-  w->length = rows ? q.kernel[2] * q.in_channels : q.in_channels;
-  w->padded = (w->length + whole - 1) / whole * whole;
+  w->segments = segments(q), w->length = length(q), w->padded = padded(q, whole);
   const int64_t taps = q.taps();
   // In a transposed convolution positions meet the taps from the last to the first.
   const bool beside = !q.transposed && (q.in_channels == 1 || q.weight_at[2] == 1) &&
@@ -382,10 +383,7 @@ cw_status by_depth(KernelCall& call, const Quantized& q, const After& a, const I
 // Tiles of 32 positions cost as much for few; and an item keeps what it transposes on its stack.
 bool by_amx(const Quantized& q) {
   constexpr int64_t kFew = 8, kMost = 8192;  // rows, and bytes of a position
-  const bool rows = whole_rows(q);
-  const int64_t length = rows ? q.kernel[2] * q.in_channels : q.in_channels;
-  const int64_t depth = (length + kBytes - 1) / kBytes * kBytes * (rows ? q.kernel[0] * q.kernel[1] : q.taps());
-  return q.batch * q.places() >= kFew && q.out_channels >= kPack && depth <= kMost;
+  return q.batch * q.places() >= kFew && q.out_channels >= kPack && segments(q) * padded(q, kBytes) <= kMost;
 }
 
 // Packed weights cost a copy of them, and save adding up what a vector holds of each sum; and segments shorter than vectors
@@ -393,8 +391,8 @@ bool by_amx(const Quantized& q) {
 Cuts cuts_of_bytes(const Quantized& q, bool amx) {
   if (amx && by_amx(q)) return Cuts::tiles;
   constexpr int64_t kFew = 32;  // rows for which nothing is copied
-  const int64_t rows = q.batch * q.places(), length = whole_rows(q) ? q.kernel[2] * q.in_channels : q.in_channels;
-  return rows >= kFew && (rows >= q.depth() || length % kBytes != 0) ? Cuts::packed : Cuts::bytes;
+  const int64_t rows = q.batch * q.places();
+  return rows >= kFew && (rows >= q.depth() || length(q) % kBytes != 0) ? Cuts::packed : Cuts::bytes;
 }
 
 // Whether all that fours of bytes are read from lies at multiples of four: channels do, and what is in place as it is given.

@@ -57,22 +57,27 @@ class HandCase:
         )
 
 
+def rows_of(path: str, kind: str, where: str, error: type[Exception]) -> list[Any]:
+    """The tables [[kind]] of a TOML file that has nothing else. Raises `error`, with `where`."""
+    try:
+        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as why:
+        raise error(f"{where}: {why.strerror}") from why
+    except ValueError as why:  # no TOML, or no UTF-8
+        raise error(f"{where}: {why}") from why
+    rows = tables.pop(kind, None)
+    if tables or not isinstance(rows, list) or not rows:
+        more = f", and there is {next(iter(tables))!r}" if tables else ""
+        raise error(f"{where}: expected tables [[{kind}]]{more}")
+    return rows
+
+
 def read(path: str) -> list[HandCase]:
     """The cases of a file, one for each dtype of each call. Raises TraceError, with the file, the
     number of the case and what is wrong.
     """
-    try:
-        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TraceError(f"{path}: {error.strerror}") from error
-    except ValueError as error:  # no TOML, or no UTF-8
-        raise TraceError(f"{path}: {error}") from error
-    rows = tables.pop("case", None)
-    if tables or not isinstance(rows, list) or not rows:
-        more = f", and there is {next(iter(tables))!r}" if tables else ""
-        raise TraceError(f"{path}: expected tables [[case]]{more}")
     found: list[HandCase] = []
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(rows_of(path, "case", path, TraceError), 1):
         try:
             found += _cases(number, row)
         except (TraceError, RuntimeError, TypeError, ValueError) as error:

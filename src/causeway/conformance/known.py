@@ -12,10 +12,9 @@ checked when the file is read.
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
-from pathlib import Path
 
+from causeway.conformance.by_hand import rows_of
 from causeway.conformance.families import operator_names
 from causeway.errors import ConfigError
 
@@ -31,18 +30,9 @@ class Known:
 
 def read(path: str) -> list[Known]:
     """The differences of a file. Raises ConfigError with the file, the number and what is wrong."""
-    try:
-        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"--known {path}: {error.strerror}") from error
-    except ValueError as error:  # no TOML, or no UTF-8
-        raise ConfigError(f"--known {path}: {error}") from error
-    rows = tables.pop("known", None)
-    if tables or not isinstance(rows, list) or not rows:
-        raise ConfigError(f"--known {path}: expected tables [[known]] and nothing else")
     found: list[Known] = []
     names = set(operator_names())
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(rows_of(path, "known", f"--known {path}", ConfigError), 1):
         where = f"--known {path}: difference {number}"
         keys = {"op", "variation", "why"}
         if not isinstance(row, dict) or set(row) != keys:

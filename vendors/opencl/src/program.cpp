@@ -33,14 +33,7 @@ bool is_pocl(const Device& device) {
 // PoCL's compiler is clang, and it compiles for the CPU that LLVM knows, which may be an older one than this.
 uint32_t dots(const Device& device) {
   if (!is_pocl(device) || !(value_of<cl_device_type>(device.id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU)) return 0;
-  return (causeway::cpu_dots_bytes() ? CW_CODE_DOT_BYTES : 0) | (causeway::cpu_dots_tiles() ? CW_CODE_DOT_TILES : 0);
-}
-
-// As options of the compiler.
-std::string dot_options(const Device& device) {
-  const uint32_t all = dots(device);
-  return std::string(all & CW_CODE_DOT_BYTES ? " -DCW_DOT_BYTES" : "") +
-         (all & CW_CODE_DOT_TILES ? " -DCW_DOT_TILES" : "");
+  return causeway::cpu_dots();
 }
 
 // Mesa's driver for CPUs leaves all loops of an item, those within others too, after 65,535 turns altogether, without a
@@ -104,7 +97,7 @@ bool keeps_itself(const Device& device) { return is_pocl(device); }
 
 // The caller's options, and what is said to every source.
 std::string all_options(const Device& device, const char* options) {
-  return (options ? options : "") + dot_options(device);
+  return (options ? options : "") + causeway::dot_options(dots(device));
 }
 
 // The program of an earlier process, or NULL: a driver may refuse what it wrote itself.
@@ -204,7 +197,7 @@ cw_status function(cw_program program, const char* name, cw_function* out) {
 // Who takes a binary again.
 std::string reader_of(const Device& device) {
   return "opencl\n" + device_text(device.id, CL_DEVICE_NAME) + '\n' + device_text(device.id, CL_DEVICE_VERSION) + '\n' +
-         device_text(device.id, CL_DRIVER_VERSION) + dot_options(device);
+         device_text(device.id, CL_DRIVER_VERSION) + causeway::dot_options(dots(device));
 }
 
 constexpr uint32_t kSpirv = 0x07230203;  // its first word

@@ -419,9 +419,7 @@ def shows_cuda(module: Module, body: list[ast.stmt]) -> bool:
     """
     parts = [s for stmt in body for s in (stmt.body if isinstance(stmt, ast.For) else [stmt])]
     calls = [s.value for s in parts if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
-    shown = [
-        c for c in calls if _SHOWS.search(called(c))
-    ]  # fmt: skip
+    shown = [c for c in calls if _SHOWS.search(called(c))]
     said = any(
         _THERE.search(str(n.value))
         for c in shown
