@@ -58,7 +58,7 @@ std::string find_tensor(const Lists& lists) {
 std::string each_block(const Device& device, const Lists& lists, const std::string& element) {
   if (device.in_turn())
     return "for (idx u_ = FIRST(blocks_), last_ = LAST(blocks_); u_ < last_; ++u_) {\n" + find_block(lists) +
-           "INDEPENDENT\nfor (idx i = from_; i < to_; ++i) {\n" + element + "}\n}\n";
+           "INDEPENDENT_MANY\nfor (idx i = from_; i < to_; ++i) {\n" + element + "}\n}\n";
   return "for (idx u_ = GROUP; u_ < blocks_; u_ += GROUPS) {\n" + find_block(lists) +
          "for (idx i = from_ + LANE; i < to_; i += LANES) {\n" + element + "}\n}\n";
 }

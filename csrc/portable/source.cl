@@ -44,6 +44,11 @@ typedef double16 f64x16;
 #define FLOATV(bits) as_float16(bits)
 #define WHEREV(test, a, b) select(b, a, test)
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+/* PoCL takes no option for the width of vectors: 512 bits are asked of the function and of its loops. */
+#if defined(CW_WIDE) && defined(__AVX512F__)
+#define __kernel __kernel __attribute__((min_vector_width(512)))
+#define INDEPENDENT_MANY _Pragma("clang loop vectorize(assume_safety) vectorize_width(16)")
+#endif
 #define INDEPENDENT_FEW _Pragma("clang loop vectorize(assume_safety) vectorize_width(4) interleave_count(1)")
 #define UNROLL _Pragma("unroll")
 #define ALIGNED __attribute__((aligned(16)))
@@ -248,6 +253,10 @@ typedef vec16<f64> f64x16;
 #define ZERO_f64 zero16<f64>()
 
 //// shared: Written once, in what all languages share.
+/* Enough iterations for the longest vectors that there are. */
+#ifndef INDEPENDENT_MANY
+#define INDEPENDENT_MANY INDEPENDENT
+#endif
 /* A dozen iterations: vectors of as many bytes as a register has may be longer than the loop. */
 #ifndef INDEPENDENT_FEW
 #define INDEPENDENT_FEW INDEPENDENT

@@ -5,7 +5,7 @@
 //// dense
 OFFSETS
 const idx last = LAST(n);
-INDEPENDENT
+INDEPENDENT_MANY
 for (idx j = FIRST(n); j < last; ++j) {
 BODY
 }
@@ -17,7 +17,7 @@ for (idx i = FIRST(n), last = LAST(n); i < last;) {
   const idx over = (idx)((u64)(p0 + i) & 63);
   if (over != 0 || last - i < 256) {
     const idx ahead = i + (64 - over) / (idx)sizeof(STORED), to = over != 0 && ahead < last ? ahead : last;
-    INDEPENDENT
+    INDEPENDENT_MANY
     for (idx j = i; j < to; ++j) {
 BODY
     }
@@ -32,7 +32,7 @@ BODY
         STORED* const p0 = tile;
 #undef AT0
 #define AT0 (j - at)
-        INDEPENDENT
+        INDEPENDENT_MANY
         for (idx j = at; j < at + 256; ++j) {
 BODY
         }
@@ -50,7 +50,7 @@ for (idx i = FIRST(n), last = LAST(n); i < last;) {
   const idx to = INNER - from < left ? INNER : from + left;
   OFFSETS
   WALK
-  INDEPENDENT
+  INDEPENDENT_MANY
   for (idx j = from; j < to; ++j) {
 BODY
   }

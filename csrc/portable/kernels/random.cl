@@ -80,7 +80,7 @@ const idx blocks = (n + 63) / 64;
 for (idx block = FIRST(blocks), end = LAST(blocks); block < end; block += STEP) {
   const u64 from = offset + (u64)block * 16;
   u32 first[64];
-  INDEPENDENT
+  INDEPENDENT_MANY
   for (int l = 0; l < 16; ++l) {
     u32 c0, c1, c2, c3;
     PHILOX(from + l, 0)
@@ -91,7 +91,7 @@ for (idx block = FIRST(blocks), end = LAST(blocks); block < end; block += STEP) 
   }
 #if BOTH
   u32 second[64];
-  INDEPENDENT
+  INDEPENDENT_MANY
   for (int l = 0; l < 16; ++l) {
     u32 c0, c1, c2, c3;
     PHILOX(from + l, 1)
@@ -102,7 +102,7 @@ for (idx block = FIRST(blocks), end = LAST(blocks); block < end; block += STEP) 
   }
 #endif
   const idx most = n - block * 64 < 64 ? n - block * 64 : 64;
-  INDEPENDENT
+  INDEPENDENT_MANY
   for (idx l = 0; l < most; ++l) {
     const idx i = block * 64 + l;
     const u32 a = first[l];
@@ -122,7 +122,7 @@ const idx blocks = (n + 63) / 64;
 for (idx i = FIRST(blocks), end = LAST(blocks); i < end; i += STEP) {
   u8 keep[64];
   const u64 from = offset + (u64)i * 16;
-  INDEPENDENT
+  INDEPENDENT_MANY
   for (int l = 0; l < 16; ++l) {
     u32 c0, c1, c2, c3;
     PHILOX(from + l, 0)
@@ -132,7 +132,7 @@ for (idx i = FIRST(blocks), end = LAST(blocks); i < end; i += STEP) {
     keep[l * 4 + 3] = c3 < limit;
   }
   const idx most = n - i * 64 < 64 ? n - i * 64 : 64;
-  INDEPENDENT
+  INDEPENDENT_MANY
   for (idx l = 0; l < most; ++l) {
     const idx j = i * 64 + l;
     mask[j] = keep[l];

@@ -77,7 +77,7 @@ typedef f32 half_f32 __attribute__((vector_size(16), aligned(4)));
 # Values of random_word(seed, at + i, stream), i below n: 64 from 16 calls.
 _RANDOM = """
 FUNCTION void random_block(u64 seed, u64 block, u32 stream, u32* to) {
-  INDEPENDENT
+  INDEPENDENT_MANY
   for (int l = 0; l < 16; ++l) {
     const u64 at = block * 16 + (u64)l;
     u32 c0 = (u32)at, c1 = (u32)(at >> 32), c2 = stream, c3 = 0;

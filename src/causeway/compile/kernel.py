@@ -49,6 +49,7 @@ from causeway.compile.overrides import Overrides
 
 CHUNK = 512  # of a row that are computed at once, before they are folded
 WHOLE = 4096  # the longest row that is computed at once, so that later loops find its values
+_MANY = 128  # elements of a row whose loop is worth the longest vectors
 BLOCK = 128  # columns that are taken at once
 SHORT = 32  # a reduction that is not worth a group of items
 WIDTH = 64  # of a tile of what lies across a row
@@ -751,8 +752,10 @@ class Kernel(SIMDKernel):
         self, tree: Any, inner: Any, count: str, at: str, inside: list[str], body: list[Any]
     ) -> list[Any]:
         """A loop over neighbours of a row, in chunks that are folded one after the other."""
-        free = "" if self._orders() or self.carried else "INDEPENDENT"
         length = whole(tree.numel) if inner is None or inner == 0 else whole(inner)
+        free = "INDEPENDENT" if length is not None and length < _MANY else "INDEPENDENT_MANY"
+        if self._orders() or self.carried:
+            free = ""
         drawn, plain = self._drawn(tree, inner, "r_j")
         of_each = {"r_j", "r_v", "r_at", *(r.name for r in drawn)}
         shared, body = self._hoisted(body, [*inside, *plain], of_each)
@@ -1127,7 +1130,7 @@ class Kernel(SIMDKernel):
         _, count, outer, inside = self._rows_of(points)
         share = ("0", "u_total") if self.alone else ("FIRST(u_total)", "LAST(u_total)")
         guard = "if (item == 0) " if self.alone else ""
-        free = "" if self._orders() else "INDEPENDENT"
+        free = "" if self._orders() else "INDEPENDENT_MANY"
         tree = points[-1]
         drawn, plain = self._drawn(tree, self._inner(tree), "j")
         of_each = {"j", "j_v", *(r.name for r in drawn)}

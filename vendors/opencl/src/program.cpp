@@ -31,9 +31,25 @@ bool is_pocl(const Device& device) {
 }
 
 // PoCL's compiler is clang, and it compiles for the CPU that LLVM knows, which may be an older one than this.
-uint32_t dots(const Device& device) {
-  if (!is_pocl(device) || !(value_of<cl_device_type>(device.id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU)) return 0;
-  return causeway::cpu_dots();
+bool is_pocl_on_cpu(const Device& device) {
+  return is_pocl(device) && value_of<cl_device_type>(device.id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU;
+}
+
+uint32_t dots(const Device& device) { return is_pocl_on_cpu(device) ? causeway::cpu_dots() : 0; }
+
+// clang makes vectors of 256 bits on CPUs with AVX-512, as the first of them slow down with more. Those with VBMI2, of Ice
+// Lake, Zen 4 and later, do not.
+bool is_wide() {
+#ifdef __x86_64__
+  return __builtin_cpu_supports("avx512vbmi2");
+#else
+  return false;
+#endif
+}
+
+std::string cpu_options(const Device& device) {
+  if (!is_pocl_on_cpu(device)) return {};
+  return causeway::dot_options(causeway::cpu_dots()) + (is_wide() ? " -DCW_WIDE" : "");
 }
 
 // Mesa's driver for CPUs leaves all loops of an item, those within others too, after 65,535 turns altogether, without a
@@ -97,7 +113,7 @@ bool keeps_itself(const Device& device) { return is_pocl(device); }
 
 // The caller's options, and what is said to every source.
 std::string all_options(const Device& device, const char* options) {
-  return (options ? options : "") + causeway::dot_options(dots(device));
+  return (options ? options : "") + cpu_options(device);
 }
 
 // The program of an earlier process, or NULL: a driver may refuse what it wrote itself.
@@ -197,7 +213,7 @@ cw_status function(cw_program program, const char* name, cw_function* out) {
 // Who takes a binary again.
 std::string reader_of(const Device& device) {
   return "opencl\n" + device_text(device.id, CL_DEVICE_NAME) + '\n' + device_text(device.id, CL_DEVICE_VERSION) + '\n' +
-         device_text(device.id, CL_DRIVER_VERSION) + causeway::dot_options(dots(device));
+         device_text(device.id, CL_DRIVER_VERSION) + cpu_options(device);
 }
 
 constexpr uint32_t kSpirv = 0x07230203;  // its first word
