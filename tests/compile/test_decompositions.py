@@ -61,3 +61,29 @@ print("same")
 def test_an_encoders_layer_in_inference_stays_on_the_device(run_python) -> None:
     env = {"CAUSEWAY_SIM_MEMORY_MODEL": "discrete", "CAUSEWAY_SIM_CODE": "1"}
     assert run_python(ENCODER, **env).stdout == "same\n"
+
+
+FACTORS = """
+import torch
+
+given = [torch.randn(8, 8) for _ in range(5)]
+def of_a_product(x, a, b, c, d): return torch.add(x, a @ b, alpha=0.1), torch.add(a @ b, x, alpha=2)
+def of_two(x, a, b, c, d): return torch.add(a @ b, c @ d, alpha=-3), x.add_(c @ d, alpha=0.5)
+def of_integers(x, a, b, c, d):
+    return torch.add(x.long(), a.int(), alpha=3), torch.add(x, b.long(), alpha=0.5)
+def of_halves(x, a, b, c, d): return torch.add(x, a.bfloat16() @ b.bfloat16(), alpha=0.1)
+def of_a_number(x, a, b, c, d): return torch.add(x.sum().cpu(), a @ b, alpha=0.1)
+for f in (of_a_product, of_two, of_integers, of_halves, of_a_number):
+    there = [t.to("sim") for t in given]
+    found, expected = torch.compile(f)(*there), f(*(t.clone() for t in given))
+    for one, other in zip(*[t if isinstance(t, tuple) else (t,) for t in (found, expected)]):
+        near = 3e-2 if f is of_halves else 1e-5
+        torch.testing.assert_close(one.cpu(), other, rtol=near, atol=near, msg=f.__name__)
+print("same")
+"""
+
+
+@pytest.mark.process
+def test_the_factor_of_what_is_added_to_a_product_is_kept(run_python) -> None:
+    done = run_python(FACTORS, CAUSEWAY_SIM_CODE="1", CAUSEWAY_COMPILE="strict")
+    assert done.stdout == "same\n"

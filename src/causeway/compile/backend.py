@@ -210,7 +210,8 @@ class Wrapper(PythonWrapperCodegen):
         parent_wrapper: Any,
         partition_signatures: Any = None,
     ) -> Any:
-        if config.get("compile") != "check":  # it compares what a kernel gets with what it gives
+        # `check` compares what a kernel gets with what it gives; nan_asserts looks after kernels.
+        if config.get("compile") != "check" and not torch._inductor.config.nan_asserts:
             epilogues.make_templates()
         if is_subgraph:
             return SubgraphWrapper(subgraph_name, parent_wrapper, partition_signatures)

@@ -28,6 +28,15 @@ def choose_qparams(
     return scale.double(), zero.clamp(quant_min, quant_max).long()
 
 
+def add(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """`input + alpha * other`. Inductor (2.13, on the CPU too) takes `add(x, mm(a, b), alpha=s)`
+    for `addmm(x, a, b)`, and two products for one kernel, without the factor.
+    """
+    if not isinstance(other, Tensor) or (isinstance(alpha, (int, float)) and alpha == 1):
+        return NotImplemented
+    return input + other.to(torch.result_type(input, other)) * alpha
+
+
 @functools.cache
 def replace() -> None:
     """Put them in place, for tensors of the device; others get what they got."""
@@ -35,6 +44,7 @@ def replace() -> None:
     operator = torch.ops.quantized_decomposed.choose_qparams.tensor
     if operator in table:
         table[operator] = _for_the_device(choose_qparams, table[operator])
+    table[aten.add.Tensor] = _for_the_device(add, table.get(aten.add.Tensor, _left_alone))
     # A CPU has memory for indices, and takes longer to make them of places in a window.
     pool = aten.max_pool2d_with_indices.default
     if pool in table:
@@ -54,8 +64,10 @@ def _left_alone(*args: Any, **kwargs: Any) -> Any:
     return NotImplemented  # the tracer then keeps the operator
 
 
-def _is_on_the_device(input: Tensor, *args: Any, **kwargs: Any) -> bool:
-    return input.device.type == chip.device_name()
+def _is_on_the_device(*args: Any, **kwargs: Any) -> bool:
+    """Whether one of the first two arguments is there; a number of the CPU may come before it."""
+    name = chip.device_name()
+    return any(isinstance(a, Tensor) and a.device.type == name for a in args[:2])
 
 
 def _is_in_turn(input: Tensor, *args: Any, **kwargs: Any) -> bool:

@@ -16,6 +16,7 @@ import torch
 
 from causeway import _C, config
 from causeway.compile import chip, names, report
+from causeway.errors import CausewayError
 
 # Inductor's settings for graphs of the device; what a user gives in `options` goes before them.
 SETTINGS: dict[str, Any] = {
@@ -25,6 +26,24 @@ SETTINGS: dict[str, Any] = {
     # It would cut a graph at what CUDA's graphs cannot hold; replay.py takes graphs whole.
     "graph_partition": False,
 }
+
+# Settings of other compilers' code, but for those that `mode` sets, and what they are for.
+_OTHERS = ("triton.", "cpp.", "cuda.", "cutlass.", "rocm.", "xpu.", "mtia.", "halide.")
+_NO_EFFECT = {
+    "cpp_wrapper": "the kernels of a graph are called from Python",
+    "fx_wrapper": "the kernels of a graph are called from Python",
+    "combo_kernels": "each kernel is launched by itself",
+    "cpu_backend": "the kernels are Causeway's",
+    "cuda_backend": "the kernels are Causeway's",
+    "xpu_backend": "the kernels are Causeway's",
+    "max_autotune_gemm_backends": "products are tuned by the device, `causeway tune`",
+    "max_autotune_conv_backends": "products are tuned by the device, `causeway tune`",
+    "use_fast_math": "the vendor's compiler is given no such option",
+}
+_BY_MODES = {"triton.cudagraphs", "triton.reorder_for_reducing_graph_partitions"}
+# What would choose another writer of the calls, or of the kernels, than the device's own.
+_OFF = ("cpp_wrapper", "fx_wrapper", "combo_kernels")
+_said: set[str] = set()
 
 # Given settings, compile_fx calls itself without them.
 _inside = ContextVar("_inside", default=False)
@@ -41,11 +60,20 @@ def around(compile_fx: Callable[..., Any]) -> Callable[..., Any]:
             or not _is_ours(model_, example_inputs_)
         ):
             return compile_fx(model_, example_inputs_, *args, **kwargs)
+        if names.V.aot_compilation:
+            raise CausewayError(
+                f"AOTInductor has no code for {chip.device_name()!r}: it makes C++ that calls "
+                "kernels of CUDA, XPU or the CPU. `causeway.export` writes a model for the "
+                "device into one file that runs without Python (docs/ship.md), and "
+                "torch.compiler.save_cache_artifacts() keeps compiled graphs for other processes"
+            )
         mode = config.get("compile")
         why = "CAUSEWAY_COMPILE=ladder" if mode == "ladder" else cannot_fuse()
         if why:
             return _by_the_ladder(model_, example_inputs_, why)
-        kwargs["config_patches"] = SETTINGS | (kwargs.get("config_patches") or {})
+        given = kwargs.get("config_patches") or {}
+        say_no_effect(given)
+        kwargs["config_patches"] = SETTINGS | given | dict.fromkeys(_OFF, False)
         if mode == "check":  # what was kept of a graph has no checks
             kwargs["config_patches"]["force_disable_caches"] = True
         token = _inside.set(True)
@@ -59,6 +87,28 @@ def around(compile_fx: Callable[..., Any]) -> Callable[..., Any]:
             _inside.reset(token)
 
     return compile_graph
+
+
+def say_no_effect(given: dict[str, Any]) -> None:
+    """Warn, once each, of settings that change nothing for graphs of the device."""
+    from torch._inductor import config as settings
+
+    wanted = dict(given)
+    for name in _OFF:  # which the environment sets too
+        wanted.setdefault(name, getattr(settings, name, False))
+    for name, value in wanted.items():
+        why = _NO_EFFECT.get(name, "")
+        if name == "coordinate_descent_tuning" and not wanted.get("max_autotune"):
+            why = "it searches for Triton's block sizes"
+        elif name.startswith(_OTHERS) and name not in _BY_MODES:
+            why = "it is for the code of another compiler"
+        if why and value not in (False, None) and name not in _said:
+            _said.add(name)
+            warnings.warn(
+                f"causeway: torch.compile's option {name!r} has no effect on graphs on "
+                f"{chip.device_name()!r}: {why} (docs/compile.md)",
+                stacklevel=4,
+            )
 
 
 def cannot_fuse() -> str:

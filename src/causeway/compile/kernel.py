@@ -1231,6 +1231,14 @@ class Kernel(SIMDKernel):
         )
         wrapper.check_after(name, self._written())
 
+    def codegen_nan_check(self) -> None:
+        """What torch._inductor.config.nan_asserts asks for after each kernel."""
+        for buffer in self._written():
+            if V.graph.get_dtype(buffer).is_floating_point:
+                wrapper = V.graph.wrapper_code
+                wrapper.writeline(f"assert not {buffer}.isnan().any().item(), {buffer!r}")
+                wrapper.writeline(f"assert not {buffer}.isinf().any().item(), {buffer!r}")
+
     def _operations(self) -> Any:
         """Operations on numbers with a point, as an expression of the sizes: one for each operation
         and element, of a function too."""
