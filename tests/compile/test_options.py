@@ -47,6 +47,9 @@ else:
     raise AssertionError("an unknown option was taken")
 with torch._inductor.config.patch(cpp_wrapper=True):
     compiled()
+def f(x, w): return *torch.var_mean(x.view(2, 4, 4, 4), [1, 3]), w.t() + 1
+tiles = {"triton.prefer_nd_tiling": True, "triton.tile_reductions": True}
+assert len(compiled(options=tiles)) == 2
 print("said")
 """
 )

@@ -41,8 +41,12 @@ _NO_EFFECT = {
     "use_fast_math": "the vendor's compiler is given no such option",
 }
 _BY_MODES = {"triton.cudagraphs", "triton.reorder_for_reducing_graph_partitions"}
-# What would choose another writer of the calls, or of the kernels, than the device's own.
-_OFF = ("cpp_wrapper", "fx_wrapper", "combo_kernels")
+# What would choose another writer of the calls, or kernels of a form that the device's are not:
+# Inductor reads these of Triton's options wherever kernels have loops.
+_OFF = (
+    *("cpp_wrapper", "fx_wrapper", "combo_kernels"),
+    *("triton.tile_reductions", "triton.prefer_nd_tiling", "triton.native_matmul"),
+)
 _said: set[str] = set()
 
 # Given settings, compile_fx calls itself without them.
@@ -95,7 +99,7 @@ def say_no_effect(given: dict[str, Any]) -> None:
 
     wanted = dict(given)
     for name in _OFF:  # which the environment sets too
-        wanted.setdefault(name, getattr(settings, name, False))
+        wanted.setdefault(name, functools.reduce(getattr, name.split("."), settings))
     for name, value in wanted.items():
         why = _NO_EFFECT.get(name, "")
         if name == "coordinate_descent_tuning" and not wanted.get("max_autotune"):
