@@ -16,10 +16,6 @@ namespace {
 using at::Tensor;
 using Dropout = Tensor(const Tensor&, double, bool);
 
-c10::OperatorHandle named(const char* name, const char* overload = "") {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
-}
-
 // Whether a call that drops something is best made of numbers that the vendor draws.
 bool draws(const Tensor& input) {
   static Operator& fused = operator_for(named("aten::native_dropout"));

@@ -7,6 +7,10 @@
 
 namespace causeway {
 
+inline c10::OperatorHandle named(const char* name, const char* overload = "") {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
+}
+
 // Whether the vendor, or the portable rung, has a kernel for the operator's own form or that with out=.
 inline bool has_kernel(Operator& op, c10::ScalarType dtype, int device) {
   const Offers& offers = op.offers().of(device);

@@ -23,7 +23,7 @@ using torch::autograd::variable_list;
 using Norm = std::tuple<Tensor, Tensor>(const Tensor&, at::IntArrayRef, const OptionalTensor&, std::optional<double>);
 
 const c10::TypedOperatorHandle<Norm>& forward_operator() {
-  static const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_fused_rms_norm", "").typed<Norm>();
+  static const auto handle = named("aten::_fused_rms_norm").typed<Norm>();
   return handle;
 }
 
@@ -35,7 +35,7 @@ std::tuple<Tensor, Tensor> composite(const Tensor& input, at::IntArrayRef shape,
 
 Operator& backward_operator() {
   static Operator& op =
-      operator_for(c10::Dispatcher::singleton().findSchemaOrThrow("aten::_fused_rms_norm_backward", ""));
+      operator_for(named("aten::_fused_rms_norm_backward"));
   return op;
 }
 

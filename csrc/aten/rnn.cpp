@@ -253,8 +253,6 @@ TORCH_LIBRARY_IMPL(causeway, CPU, m) {
   m.impl("gru_step_backward", gru_step_backward);
 }
 
-c10::OperatorHandle named(const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); }
-
 // The operator that a function above defines.
 template <auto* F>
 const auto& operator_of(const char* name) {
