@@ -1,9 +1,11 @@
-// Layers in integers: `causeway::quantize`, `qlinear` and `qconv`, `quantize_qlinear`, which is the first two at once, and at the end `qlinear_weight`.
+// Layers in integers: `causeway::quantize`, `qlinear` and `qconv`, `qconv_add`, `quantize_qlinear`, which is the first two at once, and at the end `qlinear_weight`.
 // Here are their schemas, what their results are, and the CPU's kernels, which are the reference: a device's kernels give the same bits. That is possible because sums are of
 // integers, and each step after them is one IEEE operation on float32, in this order and with no fused ones:
 //
-//   y = float32(sum) * scale[o];  y = y + bias[o];  y = max(y, 0) where `relu`;
+//   y = float32(sum) * scale[o];  y = y + bias[o];  y = y + residual in `qconv_add`;  y = max(y, 0) where `relu`;
 //   integers out:  q = clamp(rint(y * inverse) + zero, low, high), NaN being `zero`.
+//
+// A residual is of float32, or of integers, and then of (float32(q) - zero) * scale.
 //
 // The sum is of x * w over what lies inside of the input. Where x has a zero point, or is an image whose mean is folded in,
 // `taps` [o, kernel] has what each tap adds to a sum for it: sum = (sum << shift) - (its taps inside of the input). A zero
@@ -125,6 +127,13 @@ Tensor quantize_cpu(const Tensor& x, const Tensor& inverse, const optional<Tenso
 
 // ---- products ------------------------------------------------------------------------------------------------------------
 
+// What is added to the results of a product before relu: of float32, or integers where there is a scale.
+struct Residual {
+  const Tensor& numbers;
+  const optional<Tensor>& scale;
+  const optional<Tensor>& zero;
+};
+
 // What follows a sum, as the operators take it.
 struct After {
   const Tensor& scale;
@@ -136,6 +145,7 @@ struct After {
   const optional<Tensor>& zero;
   int64_t low, high;
   at::ScalarType dtype;
+  const Residual* residual = nullptr;
 };
 
 void check_product(const char* name, const Tensor& x, const Tensor& weight, const c10::SymInt& channels,
@@ -168,6 +178,18 @@ void check_product(const char* name, const Tensor& x, const Tensor& weight, cons
   }
 }
 
+void check_residual(const char* name, const Residual& r, c10::SymIntArrayRef sizes) {
+  const std::string op = name;
+  TORCH_CHECK(r.numbers.sym_sizes() == sizes, "causeway::", name, ": the residual has shape ", r.numbers.sym_sizes(),
+              ", but the result ", sizes);
+  TORCH_CHECK(r.scale ? is_integer(r.numbers.scalar_type()) : r.numbers.scalar_type() == at::kFloat, "causeway::", name,
+              ": a residual is float32, or int8, uint8 or int16 with residual_scale, but got ",
+              c10::toString(r.numbers.scalar_type()), r.scale ? " with" : " without", " a scale");
+  TORCH_CHECK(r.scale || !r.zero, "causeway::", name, ": residual_zero goes with residual_scale");
+  if (r.scale) check_factor((op + ": residual_scale").c_str(), *r.scale, at::kFloat, sizes[1]);
+  if (r.zero) check_factor((op + ": residual_zero").c_str(), *r.zero, at::kInt, sizes[1]);
+}
+
 struct Finish {
   explicit Finish(const After& a)
       : scales(a.scale.contiguous()),
@@ -186,9 +208,10 @@ struct Finish {
     many_zeros = a.zero && zeros.numel() > 1;
   }
 
-  float operator()(int64_t sum, int64_t o) const {
+  float operator()(int64_t sum, int64_t o, const float* residual = nullptr) const {
     float y = static_cast<float>(sum) * scale[per_channel ? o : 0];
     if (bias) y = y + bias[o];
+    if (residual) y = y + *residual;
     if (relu) y = y > 0 ? y : (y != y ? y : 0.0f);
     return integer ? to(y, many_inverses ? o : 0, many_zeros ? o : 0) : y;
   }
@@ -415,7 +438,9 @@ Tensor conv_result(const Tensor& x, const Tensor& weight, const After& after, at
     TORCH_CHECK(sizes.back() > 0, "causeway::qconv: an input of ", x.sym_sizes(), " is smaller than the kernel");
     taps = taps * weight.sym_size(d + 2);
   }
-  check_product("qconv", x, weight, channels, taps, after);
+  const char* name = after.residual ? "qconv_add" : "qconv";
+  check_product(name, x, weight, channels, taps, after);
+  if (after.residual) check_residual(name, *after.residual, sizes);
   const auto format = dims == 1 ? at::MemoryFormat::Contiguous : x.suggest_memory_format();
   return at::empty_symint(sizes, x.options().dtype(after.dtype).memory_format(format));
 }
@@ -429,12 +454,17 @@ Tensor qconv_meta(const Tensor& x, const Tensor& weight, const Tensor& scale, co
                      dilation, transposed, output_padding, groups);
 }
 
-Tensor qconv_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, const optional<Tensor>& bias,
-                 const optional<Tensor>& taps, int64_t shift, at::IntArrayRef stride, at::IntArrayRef padding,
-                 at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, int64_t groups, bool relu,
-                 const optional<Tensor>& inverse, const optional<Tensor>& zero, int64_t low, int64_t high,
-                 at::ScalarType dtype) {
-  const After after{scale, bias, taps, shift, relu, inverse, zero, low, high, dtype};
+// The numbers of a residual, [batch, positions, channels].
+Tensor as_rows(const Residual& r) {
+  const auto rows = [](const Tensor& t) { return t.flatten(2).transpose(1, 2).contiguous(); };
+  if (!r.scale) return rows(r.numbers);
+  const Tensor numbers = rows(r.numbers.to(at::kFloat));
+  return (r.zero ? numbers.sub(r.zero->to(at::kFloat)) : numbers).mul(*r.scale);
+}
+
+Tensor qconv_of(const Tensor& x, const Tensor& weight, const After& after, at::IntArrayRef stride,
+                at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
+                int64_t groups) {
   Tensor out = conv_result(x, weight, after, stride, padding, dilation, transposed, output_padding, groups);
   if (out.numel() == 0) return out;
   Space s{static_cast<int>(x.dim() - 2), transposed, groups};
@@ -451,9 +481,11 @@ Tensor qconv_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, con
   const Tensor b = (transposed ? shorts.view({groups, in_channels, out_channels, kernel}).permute({0, 2, 3, 1})
                                : shorts.view({groups, out_channels, in_channels, kernel}).permute({0, 1, 3, 2}))
                        .contiguous();
-  const Tensor corrections = taps ? taps->to(at::kLong).contiguous() : Tensor();
-  const bool narrow = taps && taps->scalar_type() == at::kInt;
-  const int64_t* less = taps ? corrections.const_data_ptr<int64_t>() : nullptr;
+  const Tensor corrections = after.taps ? after.taps->to(at::kLong).contiguous() : Tensor();
+  const bool narrow = after.taps && after.taps->scalar_type() == at::kInt;
+  const int64_t* less = after.taps ? corrections.const_data_ptr<int64_t>() : nullptr;
+  const Tensor residuals = after.residual ? as_rows(*after.residual) : Tensor();
+  const float* more = after.residual ? residuals.const_data_ptr<float>() : nullptr;
   const Finish finish(after);
   const bool is_short = is_short_sum(x, weight, depth);
   const int64_t places = s.out[0] * s.out[1] * s.out[2], channels = groups * out_channels;
@@ -489,11 +521,12 @@ Tensor qconv_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, con
             const int64_t o = g * out_channels + n;
             int64_t sum = sums[n];
             if (less) {
-              sum *= int64_t{1} << shift;
+              sum *= int64_t{1} << after.shift;
               for (int64_t t : inside) sum -= less[o * kernel + t];
               sum = fitting(narrow, sum);
             }
-            to[u * channels + o] = static_cast<T>(finish(sum, o));
+            const int64_t at = u * channels + o;
+            to[at] = static_cast<T>(finish(sum, o, more ? more + at : nullptr));
           }
         }
       }
@@ -501,6 +534,31 @@ Tensor qconv_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, con
   });
   out.copy_(dense.transpose(1, 2).view_as(out));
   return out;
+}
+
+Tensor qconv_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, const optional<Tensor>& bias,
+                 const optional<Tensor>& taps, int64_t shift, at::IntArrayRef stride, at::IntArrayRef padding,
+                 at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, int64_t groups, bool relu,
+                 const optional<Tensor>& inverse, const optional<Tensor>& zero, int64_t low, int64_t high,
+                 at::ScalarType dtype) {
+  return qconv_of(x, weight, {scale, bias, taps, shift, relu, inverse, zero, low, high, dtype}, stride, padding,
+                  dilation, transposed, output_padding, groups);
+}
+
+// ---- qconv_add -------------------------------------------------------------------------------------------------------------
+
+// `of` is conv_result or qconv_of.
+template <Tensor (*of)(const Tensor&, const Tensor&, const After&, at::IntArrayRef, at::IntArrayRef, at::IntArrayRef,
+                       bool, at::IntArrayRef, int64_t)>
+Tensor qconv_add(const Tensor& x, const Tensor& weight, const Tensor& scale, const optional<Tensor>& bias,
+                 const optional<Tensor>& taps, int64_t shift, at::IntArrayRef stride, at::IntArrayRef padding,
+                 at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, int64_t groups,
+                 const Tensor& residual, const optional<Tensor>& residual_scale,
+                 const optional<Tensor>& residual_zero, bool relu, const optional<Tensor>& inverse,
+                 const optional<Tensor>& zero, int64_t low, int64_t high, at::ScalarType dtype) {
+  const Residual added{residual, residual_scale, residual_zero};
+  return of(x, weight, {scale, bias, taps, shift, relu, inverse, zero, low, high, dtype, &added}, stride, padding,
+            dilation, transposed, output_padding, groups);
 }
 
 // ---- weights alone ---------------------------------------------------------------------------------------------------------
@@ -581,6 +639,12 @@ TORCH_LIBRARY(causeway, m) {
       "padding, int[] dilation, bool transposed, int[] output_padding, int groups, bool relu, Tensor? out_inverse, "
       "Tensor? out_zero, int low, int high, ScalarType dtype) -> Tensor",
       {at::Tag::pt2_compliant_tag});
+  m.def(
+      "qconv_add(Tensor self, Tensor weight, Tensor scale, Tensor? bias, Tensor? taps, int shift, int[] stride, int[] "
+      "padding, int[] dilation, bool transposed, int[] output_padding, int groups, Tensor residual, Tensor? "
+      "residual_scale, Tensor? residual_zero, bool relu, Tensor? out_inverse, Tensor? out_zero, int low, int high, "
+      "ScalarType dtype) -> Tensor",
+      {at::Tag::pt2_compliant_tag});
   m.def("qlinear_weight(Tensor self, Tensor weight, Tensor scale, Tensor? zero_point, int group, int bits) -> Tensor",
         {at::Tag::pt2_compliant_tag});
 }
@@ -590,6 +654,7 @@ TORCH_LIBRARY_IMPL(causeway, CPU, m) {
   m.impl("qlinear", qlinear_cpu);
   m.impl("quantize_qlinear", both_cpu);
   m.impl("qconv", qconv_cpu);
+  m.impl("qconv_add", qconv_add<qconv_of>);
   m.impl("qlinear_weight", weight_cpu);
 }
 
@@ -600,6 +665,7 @@ TORCH_LIBRARY_IMPL(causeway, Meta, m) {
   m.impl("qlinear", qlinear_meta);
   m.impl("quantize_qlinear", both_cpu);
   m.impl("qconv", qconv_meta);
+  m.impl("qconv_add", qconv_add<conv_result>);
   m.impl("qlinear_weight", weight_meta);
 }
 

@@ -1,4 +1,4 @@
-"""causeway::quantize, qlinear and qconv on the device: the CPU's bits, and its strides."""
+"""causeway::quantize, qlinear, qconv and qconv_add on the device: the CPU's bits, and its strides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 sys.path.append(str(Path(__file__).parents[1] / "quant"))
 
-from random_layers import integers, random_layer, random_numbers
+from random_layers import integers, random_layer, random_numbers, random_sum
 
 import causeway.quant  # noqa: F401
 
@@ -32,12 +32,19 @@ def test_products_have_the_bits_of_the_cpu(device: torch.device, seed: int) -> N
         assert_same(layer(str(device)), layer())
 
 
+@pytest.mark.parametrize("seed", range(0, 60, 10))
+def test_sums_have_the_bits_of_the_cpu(device: torch.device, seed: int) -> None:
+    for s in range(seed, seed + 10):
+        layer = random_sum(s)
+        assert_same(layer(str(device)), layer())
+
+
 @pytest.mark.long
 @pytest.mark.once
 @pytest.mark.timeout(3000)
 def test_ten_thousand_products(device: torch.device) -> None:
     for s in range(1000, 11000):
-        layer = random_layer(s)
+        layer = random_sum(s) if s % 5 == 0 else random_layer(s)
         assert_same(layer(str(device)), layer())
 
 

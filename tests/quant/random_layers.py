@@ -1,11 +1,11 @@
-"""Random calls of causeway::quantize, qlinear and qconv, and what they compute, written once more:
+"""Random calls of causeway::quantize, qlinear, qconv and qconv_add, and what they compute, written once more:
 sums in float64, which holds these integers exactly, and each step after them in numpy's float32.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,9 @@ def integers(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
 
 @dataclass
 class Layer:
-    """The arguments of one call: of qlinear where `geometry` is empty."""
+    """The arguments of one call: of qlinear where `geometry` is empty, and of qconv_add where there
+    is a residual, which comes with its scale and its zero point.
+    """
 
     x: torch.Tensor
     weight: torch.Tensor
@@ -40,15 +42,21 @@ class Layer:
     low: int
     high: int
     dtype: torch.dtype
+    residual: list[torch.Tensor | None] = field(default_factory=list)
 
     def __call__(self, device: str = "cpu") -> torch.Tensor:
         given = [
             *(self.x, self.weight, self.scale, self.bias, self.taps, self.shift, *self.geometry),
+            *self.residual,
             *(self.relu, self.inverse, self.zero, self.low, self.high, self.dtype),
         ]
         moved = [a.to(device) if isinstance(a, torch.Tensor) else a for a in given]
-        operator = torch.ops.causeway.qconv if self.geometry else torch.ops.causeway.qlinear
-        return operator(*moved)
+        return self.operator()(*moved)
+
+    def operator(self) -> Any:
+        if self.residual:
+            return torch.ops.causeway.qconv_add
+        return torch.ops.causeway.qconv if self.geometry else torch.ops.causeway.qlinear
 
     def again(self, fault: str = "") -> np.ndarray[Any, Any]:
         """The same, independently; `fault` is a mistake that a hurried colleague would make."""
@@ -76,6 +84,9 @@ class Layer:
         y = sums.numpy().astype(np.float32) * of(self.scale)
         if self.bias is not None:
             y = y + of(self.bias)
+        if self.residual:
+            r = self._added(of, fault)
+            y = np.maximum(y, np.float32(0)) + r if fault == "relu before the sum" else y + r
         if self.relu and fault != "no relu":
             y = np.maximum(y, np.float32(0))
         if self.dtype.is_floating_point:
@@ -87,6 +98,16 @@ class Layer:
             zero = self.zero + 1 if fault == "wrong zero point" else self.zero
             q = q + of(zero).astype(np.float32)
         return np.clip(q, self.low, self.high)
+
+    def _added(self, of: Any, fault: str) -> Any:
+        numbers, scale, zero = self.residual
+        assert numbers is not None
+        r = numbers.numpy().astype(np.float32)
+        if scale is None:
+            return r
+        if zero is not None and fault != "no zero point of the residual":
+            r = r - of(zero).astype(np.float32)
+        return r * of(scale)
 
     def _sums(self, x: torch.Tensor, weight: torch.Tensor, fault: str = "") -> torch.Tensor:
         if fault == "pairs saturate":  # as vpmaddubsw adds two products up in 16 bits
@@ -183,6 +204,28 @@ def random_layer(seed: int) -> Layer:
         *(torch.rand(r.choice([1, outputs])) * r.choice([1e-3, 1e-2, 1.0]), r.choice([None, zero])),
         *(low, high, out),
     )
+
+
+def random_sum(seed: int) -> Layer:
+    """A convolution with a residual."""
+    layer = random_layer(seed)
+    while not layer.geometry:
+        seed += 1_000_003
+        layer = random_layer(seed)
+    r = random.Random(seed + 1)
+    shape = list(layer(device="cpu").shape)
+    dtype = r.choice([torch.float32, torch.int8, torch.int8, torch.uint8, torch.int16])
+    count = r.choice([1, shape[1]])
+    if dtype == torch.float32:
+        numbers, factors = torch.randn(shape) * 100, [None, None]
+    else:
+        numbers = integers(shape, dtype)
+        zero = torch.randint(-100, 100, (r.choice([1, shape[1]]),), dtype=torch.int32)
+        factors = [torch.rand(count) * r.choice([1e-2, 3.0]), r.choice([None, zero])]
+    if r.random() < 0.4:  # not as the result lies
+        numbers = numbers.transpose(1, -1).contiguous().transpose(1, -1)
+    layer.residual = [numbers, *factors]
+    return layer
 
 
 def random_numbers(seed: int) -> list[Any]:

@@ -17,7 +17,7 @@ import torch
 
 sys.path.append(str(Path(__file__).parent))
 
-from random_layers import Layer, integers, random_layer
+from random_layers import Layer, integers, random_layer, random_sum
 
 import causeway.quant  # noqa: F401
 
@@ -35,6 +35,8 @@ def same(layer: Layer, fault: str = "") -> bool:
 def test_the_reference_is_what_another_implementation_computes() -> None:
     for seed in range(500):
         assert same(random_layer(seed)), seed
+    for seed in range(200):
+        assert same(random_sum(seed)), seed
 
 
 def linear(**changed: object) -> Layer:
@@ -55,6 +57,20 @@ def linear(**changed: object) -> Layer:
         "dtype": torch.int8,
     }
     return Layer(**{**given, **changed})  # type: ignore[arg-type]
+
+
+def sum_with_residual() -> Layer:
+    return linear(
+        x=integers([1, 2, 6, 6], torch.int8),
+        weight=integers([16, 2, 1, 1], torch.int8),
+        geometry=[[1, 1], [0, 0], [1, 1], False, [0, 0], 1],
+        relu=True,
+        residual=[
+            integers([1, 16, 6, 6], torch.int8),
+            torch.tensor([0.5]),
+            torch.tensor([-7], dtype=torch.int32),
+        ],
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,6 +95,8 @@ def linear(**changed: object) -> Layer:
                 taps=torch.randint(-5000, 5000, (16, 9)),
             ),
         ),
+        ("relu before the sum", sum_with_residual()),
+        ("no zero point of the residual", sum_with_residual()),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )

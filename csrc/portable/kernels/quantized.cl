@@ -566,10 +566,10 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
       const int all = 0;
 #endif
       INDEPENDENT
-      for (idx l = 0; l < b - a; ++l) FINISH(sum[a + l], all, o, l);
+      for (idx l = 0; l < b - a; ++l) FINISH(sum[a + l], all, o, l, to[a] + o * o1 + l);
 #if TAPS
       for (idx l = 0; l < b - a; ++l)
-        if (!inside[a + l]) FINISH(sum[a + l], LESS(o, m0 + a + l, 0), o, l);
+        if (!inside[a + l]) FINISH(sum[a + l], LESS(o, m0 + a + l, 0), o, l, to[a] + o * o1 + l);
 #endif
     }
   }
@@ -579,23 +579,25 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
     const idx base = to[m - m0], first = g * outs + c0, some = c1 - c0;
 #if BESIDE
     GLOBAL RESULT* out_p = OUT + base + first;
+#define OUTPUT_AT(o) (base + (o))
 #else
     RESULT out_p[COLUMNS];
+#define OUTPUT_AT(o) (base + (o) * o1)
 #endif
 #if TAPS
     GLOBAL const TAP* all = whole_p + first;
     if (!inside[m - m0]) {
-      for (idx i = 0; i < some; ++i) FINISH(sum[i], LESS(first + i, m, 0), first + i, i);
+      for (idx i = 0; i < some; ++i) FINISH(sum[i], LESS(first + i, m, 0), first + i, i, OUTPUT_AT(first + i));
     } else
 #else
 #define all sum
 #endif
     {
       INDEPENDENT
-      for (idx i = 0; i < some; ++i) FINISH(sum[i], all[i], first + i, i);
+      for (idx i = 0; i < some; ++i) FINISH(sum[i], all[i], first + i, i, OUTPUT_AT(first + i));
     }
 #if !BESIDE
-    for (idx i = 0; i < some; ++i) OUT[base + (first + i) * o1] = out_p[i];
+    for (idx i = 0; i < some; ++i) OUT[OUTPUT_AT(first + i)] = out_p[i];
 #endif
   }
 #endif
@@ -648,7 +650,7 @@ for (idx m = 0; m < rows; ++m) {
     }
     const idx to = m * outs;
     INDEPENDENT
-    for (idx i = 0; i < some; ++i) FINISH(sums[i], whole(c0 + i), c0 + i, to + c0 + i);
+    for (idx i = 0; i < some; ++i) FINISH(sums[i], whole(c0 + i), c0 + i, to + c0 + i, 0);
   }
 }
 
@@ -777,11 +779,13 @@ whole_p[u] = sum;
   (ROWS ? (((s) / ky * dz) * iy + (s) % ky * dy) * ix * all_channels \
         : (((s) / kx / ky * dz * iy + (s) / kx % ky * dy) * ix + (s) % kx * dx) * all_channels)
 #define PLACE(b, z, y, x) ((((b) * iz + (z) * mz) * iy + (y) * my) * ix + (x) * mx) * all_channels
-/* The sum for output o, less what taps outside of the input would have added, into element `at`. */
-#define FINISH(sum, less, o, at) \
+/* The sum for output o, less what taps outside of the input would have added, into element `at`; with `from`, an element
+   of the residual, where there is one. */
+#define FINISH(sum, less, o, at, from) \
   do { \
     f32 y_ = TOTAL(sum, less) * SCALE(o); \
     if (BIAS) y_ = y_ + BIAS_OF(o); \
+    if (ADD) y_ = y_ + ADDED(o, from); \
     if (RELU) y_ = y_ > 0 ? y_ : (y_ != y_ ? y_ : 0.0f); \
     PUT_RESULT(at, y_, o); \
   } while (0)
@@ -789,6 +793,9 @@ whole_p[u] = sum;
 #define BIAS_OF(o) bias(o)
 #else
 #define BIAS_OF(o) 0.0f
+#endif
+#if !ADD
+#define ADDED(o, i) 0.0f
 #endif
 #if TAPS
 #define TOTAL(sum, less) (f32)(((TAP)(sum) << shift) - (less))
@@ -857,7 +864,8 @@ for (idx s = 0; s < segments; ++s) {
   sum += part;
 #endif
 }
-FINISH(sum, LESS(o, place, INSIDE(z, y, x)), o, b * o0 + o * o1 + z * o2 + y * o3 + x * o4);
+const idx at = b * o0 + o * o1 + z * o2 + y * o3 + x * o4;
+FINISH(sum, LESS(o, place, INSIDE(z, y, x)), o, at, at);
 
 //// depth: One channel a group: 16 of them at once.
 const idx x = u % ox, y = u / ox % oy, z = u / ox / oy % oz, b = u / places;
@@ -872,5 +880,8 @@ for (idx c0 = 0; c0 < groups; c0 += 16) {
     GLOBAL const i16* a = image_p + base + SEGMENT(s) + c0;
     for (idx l = 0; l < some; ++l) sums[l] += (i32)a[l] * (i32)weight((c0 + l) * segments + s);
   }
-  for (idx l = 0; l < some; ++l) FINISH(sums[l], LESS(c0 + l, u, inside), c0 + l, out_base + (c0 + l) * o1);
+  for (idx l = 0; l < some; ++l) {
+    const idx at = out_base + (c0 + l) * o1;
+    FINISH(sums[l], LESS(c0 + l, u, inside), c0 + l, at, at);
+  }
 }

@@ -1,4 +1,4 @@
-// Layers in integers: causeway::quantize, qlinear, qconv, and quantize_qlinear. Their arithmetic is defined in aten/quantized.cpp, bit for bit.
+// Layers in integers: causeway::quantize, qlinear, qconv, qconv_add, and quantize_qlinear. Their arithmetic is defined in aten/quantized.cpp, bit for bit.
 //
 // The input is first written once more, unless it lies so: with channels beside each other, zeros around it and, for transposed
 // convolutions, between its elements; as int16, or as bytes. Each output is then a sum over segments, rows of the kernel whose taps and channels
@@ -94,6 +94,9 @@ struct After {
   Tensor scale, bias, taps, inverse, zero;
   bool has_bias, has_taps, has_zero, relu;
   int64_t shift, low, high;
+  // Of qconv_add: what is added, where an element of it is one of the result's.
+  Tensor residual, residual_scale, residual_zero;
+  bool has_residual = false, residual_scaled = false, residual_has_zero = false;
 };
 
 bool read_after(KernelCall& call, int at, const Tensor& out, After* a) {
@@ -265,6 +268,18 @@ cw_status add_taps(KernelCall& call, const Quantized& q, const After& a, const v
 
 // What a sum is multiplied by, and what is added.
 void add_scale(Program& p, const After& a) {
+  p.define("ADD", a.has_residual);
+  if (a.has_residual) {
+    p.in("residual", a.residual.data, a.residual.dtype);
+    std::string text = "(f32)residual(i)";
+    const auto factor = [&](const char* name, const Tensor& t) {
+      p.in(name, t.data, t.dtype);
+      return std::string(name) + (t.numel() > 1 ? "(o)" : "(0)");
+    };
+    if (a.residual_has_zero) text = "(" + text + " - (f32)" + factor("residual_zero", a.residual_zero) + ")";
+    if (a.residual_scaled) text += " * " + factor("residual_scale", a.residual_scale);
+    p.define("ADDED(o, i)", "(" + text + ")");
+  }
   p.in("scale", a.scale.data, kF32).define("SCALE(o)", a.scale.numel() > 1 ? "scale(o)" : "scale(0)");
   if (a.has_bias) p.in("bias", a.bias.data, kF32);
   if (a.has_taps) p.value("shift", a.shift);
@@ -517,15 +532,46 @@ bool spatial(const Tensor& t, Tensor* out) {
   return true;
 }
 
+// From argument `at` on, as it lies in memory; with its elements where the result has them.
+bool read_residual(KernelCall& call, int at, After* a) {
+  if (!call.tensor(at, &a->residual)) return false;
+  a->has_residual = true;
+  a->residual_scaled = call.tensor(at + 1, &a->residual_scale);
+  a->residual_has_zero = call.tensor(at + 2, &a->residual_zero);
+  if (!a->residual_scaled) return a->residual.dtype == kF32 && !a->residual_has_zero;
+  return is_8_or_16(a->residual.dtype) && a->residual_scale.dtype == kF32 && a->residual_scale.contiguous() &&
+         (!a->residual_has_zero || (a->residual_zero.dtype == kI32 && a->residual_zero.contiguous()));
+}
+
+// As the result lies, which has no gaps.
+cw_status lay_out_residual(KernelCall& call, const Tensor& out, After* a) {
+  Tensor& r = a->residual;
+  bool same = true;
+  for (int d = 0; d < out.ndim; ++d) same = same && (out.shape[d] == 1 || r.strides[d] == out.strides[d]);
+  if (same) return CW_OK;
+  void* made = nullptr;
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(out.numel() * size_of(r.dtype)), &made));
+  Tensor copy = out;
+  copy.data = static_cast<const char*>(made), copy.dtype = r.dtype;
+  TRY(copy_into(call, copy, r));
+  r = copy;
+  return CW_OK;
+}
+
+constexpr int kWithResidual = 1;
+
 // out, self, weight, scale, bias, taps, shift, stride, padding, dilation, transposed, output_padding, groups, relu,
-// out_inverse, out_zero, low, high, dtype
-cw_status qconv(KernelCall& call, const void*) {
+// out_inverse, out_zero, low, high, dtype; before relu the residual, its scale and its zero point where there is one
+cw_status qconv(KernelCall& call, const void* data) {
   Quantized q;
   After a;
   Tensor out, weight;
+  const int residual = 13, after = data ? residual + 3 : residual;
   if (!call.tensor(0, &out) || !read_before(call, 2, &q, &a) || !is_8_or_16(q.x.dtype) ||
-      !read_after(call, 13, out, &a) || !spatial(out, &q.result) || !spatial(q.weight, &weight))
+      (data && !read_residual(call, residual, &a)) || !read_after(call, after, out, &a) || !spatial(out, &q.result) ||
+      !spatial(q.weight, &weight))
     return CW_UNSUPPORTED;
+  if (data && out.numel()) TRY(lay_out_residual(call, out, &a));
   Tensor x;
   if (!spatial(q.x, &x)) return CW_UNSUPPORTED;
   q.x = x;
@@ -558,7 +604,8 @@ Kernels quantized_kernels() {
   return {{"causeway::quantize", quantize, all, E},
           {"causeway::qlinear", qlinear, all, dense},
           {"causeway::quantize_qlinear", quantize_qlinear, all, dense},
-          {"causeway::qconv", qconv, all, E}};
+          {"causeway::qconv", qconv, all, E},
+          {"causeway::qconv_add", qconv, all, E, &kWithResidual}};
 }
 
 }  // namespace causeway::portable
