@@ -133,6 +133,19 @@ typedef i32 i32x16 __attribute__((vector_size(64)));
 #define ODD_128(a, b) ((i32x16)_mm512_shuffle_i32x4((__m512i)(a), (__m512i)(b), 0xdd))
 #define PUT_ALL(p, v) _mm512_storeu_si512(p, (__m512i)(v))
 #define PUT_FOUR(p, v, i) _mm_storeu_si128((__m128i*)(p), _mm512_extracti32x4_epi32((__m512i)(v), i))
+#define F32_OF(v) ((f32x16)_mm512_cvtepi32_ps((__m512i)(v)))
+#define NEAREST_OF(v) ((i32x16)_mm512_cvtps_epi32((__m512)(v)))
+#define SPREAD_F32(x) ((f32x16)_mm512_set1_ps(x))
+#define LARGEST(a, b) ((f32x16)_mm512_max_ps((__m512)(a), (__m512)(b)))
+#define LEAST(a, b) ((f32x16)_mm512_min_ps((__m512)(a), (__m512)(b)))
+#define KNOWN(v) ((f32x16)_mm512_maskz_mov_ps(_mm512_cmp_ps_mask((__m512)(v), (__m512)(v), _CMP_ORD_Q), (__m512)(v)))
+#define RECTIFIED(v) \
+  ((f32x16)_mm512_maskz_mov_ps(_mm512_cmp_ps_mask((__m512)(v), _mm512_setzero_ps(), _CMP_NLE_UQ), (__m512)(v)))
+#define WIDE_i8(p) ((i32x16)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)(p))))
+#define WIDE_u8(p) ((i32x16)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)(p))))
+#define PUT_i8(p, v) _mm_storeu_si128((__m128i*)(p), _mm512_cvtepi32_epi8((__m512i)(v)))
+#define PUT_u8 PUT_i8
+#define PUT_f32 STOREV_f32
 #endif
 
 //// bytes_open_cl: the same
@@ -158,6 +171,21 @@ static inline int16 four_times(int4 v) { return (int16)(v, v, v, v); }
 #define PART_3 scdef
 #define PUT_ALL(p, v) vstore16(v, 0, p)
 #define PUT_FOUR(p, v, i) vstore4((v).PART_##i, 0, p)
+#define F32_OF(v) convert_float16(v)
+#define NEAREST_OF(v) __builtin_ia32_cvtps2dq512_mask(v, (i32x16)(0), (ushort)-1, 4) /* as the mode is: to even */
+#define SPREAD_F32(x) ((f32x16)(x))
+#define LARGEST(a, b) select(b, a, (a) > (b))
+#define LEAST(a, b) select(b, a, (a) < (b))
+#define KNOWN(v) select((f32x16)(0.0f), v, (v) == (v))
+#define RECTIFIED(v) select(v, (f32x16)(0.0f), (v) <= (f32x16)(0.0f))
+/* PoCL's vstore16 writes bytes one by one. */
+typedef char i8x16_anywhere __attribute__((ext_vector_type(16), aligned(1)));
+typedef uchar u8x16_anywhere __attribute__((ext_vector_type(16), aligned(1)));
+#define WIDE_i8(p) __builtin_convertvector(*(GLOBAL const i8x16_anywhere*)(p), int16)
+#define WIDE_u8(p) __builtin_convertvector(*(GLOBAL const u8x16_anywhere*)(p), int16)
+#define PUT_i8(p, v) (*(GLOBAL i8x16_anywhere*)(p) = __builtin_convertvector(v, i8x16_anywhere))
+#define PUT_u8(p, v) (*(GLOBAL u8x16_anywhere*)(p) = __builtin_convertvector(v, u8x16_anywhere))
+#define PUT_f32 STOREV_f32
 #endif
 
 //// bytes: Sums of vectors.
@@ -196,10 +224,13 @@ static inline i32x16 all_of(i32x16 a, i32x16 b, i32x16 c, i32x16 d) {
 #define TILES 1
 #define TILE_LOAD(t, p, apart) __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t : : "r"(p), "r"((i64)(apart)) : "memory")
 #define TILE_STORE(t, p, apart) __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : "r"(p), "r"((i64)(apart)) : "memory")
+#define SOON(p) __builtin_prefetch((const void*)(u64)(p))
 #define TILE_ZERO(t) __asm__ volatile("tilezero %%tmm" #t : :)
 #if SIGNED
 #define TILE_ADD(to, a, b) __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #to : :)
+#define TILE_ADD_IMAGE TILE_ADD /* where a is of the image */
 #else
+#define TILE_ADD_IMAGE(to, a, b) __asm__ volatile("tdpbusd %%tmm" #b ", %%tmm" #a ", %%tmm" #to : :)
 #define TILE_ADD(to, a, b) __asm__ volatile("tdpbsud %%tmm" #b ", %%tmm" #a ", %%tmm" #to : :)
 #endif
 static inline void begin_tiles(void) {
@@ -606,6 +637,142 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
 END_TILES
 #endif
 
+//// tiles_of_rows: Where the outputs of a position are neighbours in the result: an item has up to 32 times WIDTH outputs of
+//// many positions. It transposes their weights once; positions are rows of a tile as they lie, unless they are in several
+//// rows of the image.
+GLOBAL RESULT* OUT = out_p;
+const idx n0 = u % cut * columns, part = u / cut % parts, g = u / cut / parts;
+const idx n1 = outs - n0 < columns ? outs : n0 + columns;
+const idx begin = part * each, end = rows - begin < each ? rows : begin + each;
+const idx depth = segments * padded, step = mx * all_channels;
+/* Of the 32 outputs from c0 on. The last tile begins earlier where outputs are no multiple of 16. */
+#define TWO_TILES \
+  const idx last = outs - 16, first = c0 < last ? c0 : last, second = c0 + 16 < last ? c0 + 16 : last;
+i32 transposed[WIDTH * 8 * MOST], gathered[8 * MOST]; /* tiles of 64 bytes of 16 outputs, or of 16 positions */
+i32 all_sums[BLOCK * COLUMNS + 16];
+i32* sums = all_sums + 16;
+idx begins[SEGMENTS];
+for (idx s = 0; s < SEGMENTS; ++s) begins[s] = SEGMENT(s);
+for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
+  TWO_TILES
+  i32* tile = transposed + (c0 - n0) / COLUMNS * 8 * MOST;
+  for (idx k = 0; k < depth; k += 64, tile += 256) {
+    GLOBAL const WEIGHT* w1 = weight_p + (g * outs + first) * depth + k;
+    GLOBAL const WEIGHT* w2 = weight_p + (g * outs + second) * depth + k;
+#define WEIGHTS_1(i) BYTES_AT(w1 + (i) * depth)
+#define WEIGHTS_2(i) BYTES_AT(w2 + (i) * depth)
+    /* Rows are read beside each other, as many as there are: more than what a CPU foresees. */
+    for (int i = 0; i < 16; ++i) SOON(w1 + i * depth + 256), SOON(w2 + i * depth + 256);
+    PUT_TRANSPOSED(tile, 16, WEIGHTS_1);
+    PUT_TRANSPOSED(tile + 4 * MOST, 16, WEIGHTS_2);
+  }
+}
+BEGIN_TILES
+idx x = begin % ox, y = begin / ox % oy, z = begin / ox / oy % oz, b = begin / places;
+for (idx m0 = begin; m0 < end; m0 += BLOCK) {
+  const idx m1 = end - m0 < BLOCK ? end : m0 + BLOCK;
+  idx from[BLOCK], to[BLOCK];
+  int inside[BLOCK], even[2];
+  for (idx m = 0; m < m1 - m0; ++m) {
+    from[m] = PLACE(b, z, y, x) + g * channels;
+    to[m] = b * o0 + z * o2 + y * o3 + x * o4;
+    inside[m] = INSIDE(z, y, x);
+    if (++x < ox) continue;
+    x = 0;
+    if (++y < oy) continue;
+    y = 0;
+    if (++z == oz) z = 0, ++b;
+  }
+  for (idx m = m1 - m0; m < BLOCK; ++m) from[m] = from[m1 - m0 - 1];
+  for (idx side = 0; side < 2; ++side) {
+    const idx* at = from + 16 * side;
+    int same = 1;
+    for (int i = 1; i < 16; ++i) same &= at[i] - at[i - 1] == step;
+    even[side] = same;
+    if (same) continue;
+    i32* tile = gathered + side * 4 * MOST;
+    for (idx s = 0; s < SEGMENTS; ++s) {
+      GLOBAL const IMAGE* segment = image_p + begins[s];
+      for (idx k = 0; k < padded; k += 64, tile += 256)
+        for (int i = 0; i < 16; ++i) PUT_ALL(tile + 16 * i, BYTES_AT(segment + at[i] + k));
+    }
+  }
+  const idx apart1 = even[0] ? step : 64, apart2 = even[1] ? step : 64;
+  for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
+    TWO_TILES
+    const i32 *own1 = gathered, *own2 = gathered + 4 * MOST;
+    const i32* tile = transposed + (c0 - n0) / COLUMNS * 8 * MOST;
+    TILE_ZERO(0); TILE_ZERO(1); TILE_ZERO(2); TILE_ZERO(3);
+    for (idx s = 0; s < SEGMENTS; ++s) {
+      GLOBAL const IMAGE* at1 = image_p + from[0] + begins[s];
+      GLOBAL const IMAGE* at2 = image_p + from[16] + begins[s];
+      for (idx k = 0; k < padded; k += 64, tile += 256, own1 += 256, own2 += 256) {
+        const u64 p1 = even[0] ? (u64)(at1 + k) : (u64)own1, p2 = even[1] ? (u64)(at2 + k) : (u64)own2;
+        TILE_LOAD(4, p1, apart1); TILE_LOAD(6, tile, 64); TILE_ADD_IMAGE(0, 4, 6);
+        TILE_LOAD(5, p2, apart2); TILE_ADD_IMAGE(2, 5, 6);
+        TILE_LOAD(7, tile + 4 * MOST, 64); TILE_ADD_IMAGE(1, 4, 7); TILE_ADD_IMAGE(3, 5, 7);
+      }
+    }
+    i32* put1 = sums + (first - c0);
+    i32* put2 = sums + (second - c0);
+    TILE_STORE(0, put1, 4 * COLUMNS); TILE_STORE(2, put1 + 16 * COLUMNS, 4 * COLUMNS);
+    TILE_STORE(1, put2, 4 * COLUMNS); TILE_STORE(3, put2 + 16 * COLUMNS, 4 * COLUMNS);
+    const idx some = n1 - c0 < COLUMNS ? n1 - c0 : COLUMNS, o = g * outs + c0;
+    for (idx m = m0; m < m1; ++m) {
+      const i32* sum = sums + (m - m0) * COLUMNS;
+      const idx base = to[m - m0];
+      GLOBAL RESULT* out_p = OUT + base + o;
+      idx i = 0;
+#if TAPS
+      if (!inside[m - m0]) {
+        for (; i < some; ++i) FINISH(sum[i], LESS(o + i, m, 0), o + i, i, base + o + i);
+        continue;
+      }
+      GLOBAL const TAP* all = whole_p + o;
+#else
+#define all sum
+#endif
+#if VECTORS
+      for (; i + 16 <= some; i += 16) FINISH_16(sum + i, o + i, i, base + o + i);
+#endif
+      for (; i < some; ++i) FINISH(sum[i], all[i], o + i, i, base + o + i);
+    }
+  }
+}
+END_TILES
+
+//// finish_16: The same of 16 outputs from `sum` on.
+#if BYTES && VECTORS
+#if TAPS
+#define TOTAL_16(sum, o) F32_OF((OWN_BYTES_AT(sum) << (i32)shift) - BYTES_AT(whole_p + (o)))
+#else
+#define TOTAL_16(sum, o) F32_OF(OWN_BYTES_AT(sum))
+#endif
+#if INTEGER
+/* Between LOW and HIGH before the offset is added, which is the same: all of them are integers. */
+#define PUT_RESULT_16(at, v, o) \
+  do { \
+    const i32x16 zero_ = ZERO_16(o); \
+    f32x16 q_ = KNOWN((v) * INVERSE_16(o)); \
+    const f32x16 low_ = F32_OF(SPREAD(LOW) - zero_), high_ = F32_OF(SPREAD(HIGH) - zero_); \
+    q_ = LARGEST(q_, low_); \
+    q_ = LEAST(q_, high_); \
+    const i32x16 r_ = NEAREST_OF(q_) + zero_; \
+    PUT_16(out_p + (at), r_); \
+  } while (0)
+#else
+#define PUT_RESULT_16(at, v, o) PUT_16(out_p + (at), v)
+#endif
+#define FINISH_16(sum, o, at, from) \
+  do { \
+    f32x16 y_ = TOTAL_16(sum, o) * SCALE_16(o); \
+    if (BIAS) y_ = y_ + BIAS_16(o); \
+    if (ADD) y_ = y_ + ADDED_16(o, from); \
+    if (RELU) y_ = RECTIFIED(y_); \
+    PUT_RESULT_16(at, y_, o); \
+  } while (0)
+#endif
+
 //// few_floats: A few rows of floating point: each item quantizes them and has some outputs of theirs.
 const idx n0 = u * columns, n1 = outs - n0 < columns ? outs : n0 + columns;
 const f32 by = INVERSE_AT(0), z = ZERO_AT(0);
@@ -678,7 +845,16 @@ if (!in_row) {
   for (idx i = 0; i < w * channels; ++i) to[i] = 0;
   continue;
 }
-#if BESIDE
+#if WHOLE /* rows of the input are rows of the image */
+{
+  const idx before = (lx < 0 ? (-lx < w ? -lx : w) : 0) * channels, skip = (lx < 0 ? 0 : lx) * channels;
+  const idx left = w * channels - before, there = fx * channels - skip, n = there < left ? there : left;
+  for (idx i = 0; i < before; ++i) to[i] = 0;
+  INDEPENDENT
+  for (idx i = 0; i < n; ++i) to[before + i] = (IMAGE)x(at + skip + i);
+  for (idx i = before + (n > 0 ? n : 0); i < w * channels; ++i) to[i] = 0;
+}
+#elif BESIDE
 for (idx x = 0; x < w; ++x) {
   OF_COLUMN
   if (in_x) {

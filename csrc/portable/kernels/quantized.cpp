@@ -180,6 +180,8 @@ cw_status write_image(KernelCall& call, const Quantized& q, Dtype dtype, bool in
   p.value("gx", gap[2]).value("gy", gap[1]).value("gz", gap[0]).value("channels", image->channels);
   for (int d = 0; d < 5; ++d) p.value("x" + std::to_string(d), q.x.strides[d]);
   p.define("BETWEEN", q.transposed).define("BESIDE", q.x.strides[1] == 1);
+  p.define("WHOLE", !q.transposed && (image->channels == 1 || q.x.strides[1] == 1) &&
+                        (q.in[2] == 1 || q.x.strides[4] == image->channels));
   p.define("EIGHTS", size_of(dtype) == 1 && image->channels % 8 == 0);
   const double cost = static_cast<double>(image->channels);
   if (!call.device->in_turn()) return p.run(rows * image->size[2] * image->channels, texts::quantized::image, 8);
@@ -338,6 +340,8 @@ int64_t few_sizes(int64_t depth) {
   return most;
 }
 
+constexpr int64_t kFewForRows = 96;  // positions that are transposed, and not the weights
+
 // Whether the positions of an output follow each other in the result.
 bool places_are_neighbours(const Quantized& q) {
   int64_t stride = 1;
@@ -346,6 +350,36 @@ bool places_are_neighbours(const Quantized& q) {
     stride *= q.out[d];
   }
   return true;
+}
+
+// What follows a sum, for 16 outputs at once whose results are neighbours, unless there is something that vectors have not.
+void add_finish_16(Program& p, const Quantized& q, const After& a) {
+  const auto has = [](Dtype d) { return d == kI8 || d == kU8 || d == kF32; };
+  const bool vectors =
+      has(q.result.dtype) && !(a.has_taps && a.taps.dtype != kI32) && !(a.has_residual && !has(a.residual.dtype));
+  p.define("VECTORS", vectors);
+  if (!vectors) return;
+  const auto factor = [](const char* name, const Tensor& t) {
+    const std::string n = name;
+    return t.numel() > 1 ? "LOADV_f32(" + n + "_p + (o))" : "SPREAD_F32(" + n + "(0))";
+  };
+  const auto zero = [](const char* name, const Tensor& t) {
+    const std::string n = name;
+    return t.numel() > 1 ? "BYTES_AT(" + n + "_p + (o))" : "SPREAD(" + n + "(0))";
+  };
+  p.define("SCALE_16(o)", factor("scale", a.scale));
+  p.define("BIAS_16(o)", a.has_bias ? "LOADV_f32(bias_p + (o))" : "SPREAD_F32(0.0f)");
+  std::string added = "SPREAD_F32(0.0f)";
+  if (a.has_residual && !a.residual_scaled) added = "LOADV_f32(residual_p + (i))";
+  if (a.has_residual && a.residual_scaled) {
+    std::string integers = std::string("WIDE_") + name_of(a.residual.dtype) + "(residual_p + (i))";
+    if (a.residual_has_zero) integers += " - " + zero("residual_zero", a.residual_zero);
+    added = "(F32_OF(" + integers + ") * " + factor("residual_scale", a.residual_scale) + ")";
+  }
+  p.define("ADDED_16(o, i)", added).define("PUT_16", std::string("PUT_") + name_of(q.result.dtype));
+  if (is_float(q.result.dtype)) return;
+  p.define("INVERSE_16(o)", factor("inverse", a.inverse));
+  p.define("ZERO_16(o)", a.has_zero ? zero("zero", a.zero) : "SPREAD(0)");
 }
 
 cw_status by_tiles(KernelCall& call, const Quantized& q, const After& a, const Image& image, const Weights& w,
@@ -365,6 +399,23 @@ cw_status by_tiles(KernelCall& call, const Quantized& q, const After& a, const I
   if (amx) p.before(texts::quantized::tiles_of_bytes).define("MOST", few_sizes(w.segments * w.padded));
   p.define("IMAGE", storage_of(image.dtype)).define("LOAD_IMAGE", std::string("LOAD_") + name_of(image.dtype));
   const bool few = rows < 4, beside = q.result.strides[1] == 1;
+  if (amx && beside && rows > kFewForRows) {
+    constexpr int64_t kLeast = 256;  // positions: an item transposes its weights for them
+    constexpr int64_t kColumns = 32, kMostWidth = 4, kMostBytes = 512 * 1024;  // of transposed weights, on the stack
+    const int64_t all = (q.out_channels + kColumns - 1) / kColumns, bytes = few_sizes(w.segments * w.padded) * kColumns;
+    const int64_t width = std::clamp<int64_t>(kMostBytes / bytes, 1, std::min(all, kMostWidth));
+    const int64_t cut = (all + width - 1) / width, wanted = int64_t{call.device->info.compute_units} * 4;
+    const int64_t shares = std::max<int64_t>(1, wanted / (cut * q.groups));
+    const int64_t each = std::max(kLeast, ((rows + shares - 1) / shares + block - 1) / block * block);
+    const int64_t parts = (rows + each - 1) / each;
+    p.define("WEIGHT", "i8").define("COLUMNS", kColumns).define("SEGMENTS", w.segments).define("BLOCK", block);
+    p.define("RESULT", storage_of(q.result.dtype)).define("WIDTH", width);
+    add_finish_16(p, q, a);
+    p.before(texts::quantized::finish_16).value("cut", cut).value("columns", width * kColumns);
+    p.value("parts", parts).value("each", each);
+    return p.run(q.groups * cut * parts, texts::quantized::tiles_of_rows,
+                 static_cast<double>(std::min(rows, each) * width * kColumns * q.depth()) / 16);
+  }
   p.define("FEW", few)
       .define("PACKED", packed)
       .define("WEIGHT", "i8")
