@@ -1,6 +1,7 @@
 // Texts of pool.cpp, in the dialect of docs/portable.md: `////` begins one, with its name.
 
-//// max: NaN wins, and the first of equals: as torch's. With no tap inside it is LOWEST, of the first tap's place.
+//// max: NaN wins, and the first of equals: as torch's. With no tap inside it is LOWEST, of the first tap's place. Places
+//// are written where there are PLACES.
 for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
   const idx ox = u % ow, oy = u / ow % oh, oz = u / ow / oh % od, plane = u / ow / oh / od;
 #if STRIDED
@@ -22,7 +23,9 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
         if (v > best || v != v) { best = v; best_at = (z * h + y) * w + x; }
       }
   ST(out, to, best);
+#if PLACES
   index[note] = best_at;
+#endif
 }
 
 //// max_rows: On CPUs, a row of the result at a time: each tap for all places that have it inside, in a loop that becomes
@@ -57,7 +60,9 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
           }
         }
     for (idx l = 0; l < n; ++l) ST(out, u * ow + ox + l, best[l]);
+#if PLACES
     for (idx l = 0; l < n; ++l) index[u * ow + ox + l] = best_at[l];
+#endif
   }
 }
 
@@ -71,9 +76,12 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
     for (idx c = 0; c < channels; c += ROW) {
       const int n = channels - c < ROW ? (int)(channels - c) : ROW;
       T best[ROW];
+      for (int l = 0; l < ROW; ++l) best[l] = LOWEST;
+#if PLACES
       i32 best_at[ROW];
       const i32 start = (i32)((Z0 * h + Y0) * w + X0);
-      for (int l = 0; l < ROW; ++l) best[l] = LOWEST, best_at[l] = start;
+      for (int l = 0; l < ROW; ++l) best_at[l] = start;
+#endif
       for (idx z = Z0; z < z1; z += dz)
         for (idx y = Y0; y < y1; y += dy)
           for (idx x = X0; x < x1; x += dx) {
@@ -84,12 +92,16 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
               const T v = LD(row, l);
               const int wins = v > best[l] || v != v;
               best[l] = wins ? v : best[l];
+#if PLACES
               best_at[l] = wins ? at : best_at[l];
+#endif
             }
           }
       const idx to = (u * ow + ox) * channels + c;
       for (int l = 0; l < n; ++l) ST(out, to + l, best[l]);
+#if PLACES
       for (int l = 0; l < n; ++l) index[to + l] = best_at[l];
+#endif
     }
   }
 }

@@ -22,6 +22,7 @@ struct Pool {
   const char* name;
   int dims;
   bool adaptive;
+  bool places = true;  // of the largest
 };
 
 bool read_sizes(const Pool& op, const Tensor& image, const Tensor& result, Window& p) {
@@ -121,15 +122,20 @@ bool channels_last(const Tensor& t, const Pool& op) {
 // How the largest are found: by planes, with any strides or without; or, on CPUs, by rows and by channels.
 enum class MaxBy : uint8_t { plane, strides, rows, channels };
 
-// out, indices, self, then output_size; or kernel_size, stride, padding, dilation, ceil_mode
+// out, indices unless it has none, self, then output_size; or kernel_size, stride, padding, dilation, ceil_mode
 cw_status max_pool(KernelCall& call, const void* data) {
   const Pool& op = *static_cast<const Pool*>(data);
   Tensor out, index, in;
   Window p;
-  if (!call.tensor(0, &out) || !call.tensor(1, &index) || !call.tensor(2, &in)) return CW_UNSUPPORTED;
-  if (!takes(call, in.dtype, kFloats | kInts) || out.dtype != in.dtype || index.dtype != kI64) return CW_UNSUPPORTED;
+  const int self = op.places ? 2 : 1;
+  if (!call.tensor(0, &out) || !call.tensor(self, &in)) return CW_UNSUPPORTED;
+  if (!op.places)
+    index = out;  // which asks for nothing more
+  else if (!call.tensor(1, &index) || index.dtype != kI64)
+    return CW_UNSUPPORTED;
+  if (!takes(call, in.dtype, kFloats | kInts) || out.dtype != in.dtype) return CW_UNSUPPORTED;
   if (!read_sizes(op, in, out, p)) return CW_UNSUPPORTED;
-  if (!op.adaptive) read_window(call, op, 3, 6, p);
+  if (!op.adaptive) read_window(call, op, self + 1, self + 4, p);
   const Tensor* const all[] = {&in, &out, &index};
   const auto each = [&](auto&& f) { return std::all_of(std::begin(all), std::end(all), f); };
   const bool vectors = call.device->in_turn() && !op.adaptive && p.in_size() < int64_t{1} << 31;
@@ -142,7 +148,9 @@ cw_status max_pool(KernelCall& call, const void* data) {
   const int channel = in.ndim - op.dims - 1;
   cw_function function = nullptr;
   TRY(call.device->function(
-      {family("max_pool"), static_cast<uint64_t>(in.dtype) | static_cast<uint64_t>(op.adaptive) << 8,
+      {family("max_pool"),
+       static_cast<uint64_t>(in.dtype) | static_cast<uint64_t>(op.adaptive) << 8 |
+           static_cast<uint64_t>(op.places) << 9,
        static_cast<uint64_t>(by), static_cast<uint64_t>(step)},
       [&] {
         Source s(call.device->info);
@@ -151,8 +159,11 @@ cw_status max_pool(KernelCall& call, const void* data) {
             .define("S", storage_of(in.dtype))
             .define("ROW", 64)
             .define("STRIDED", by == MaxBy::strides)
+            .define("PLACES", op.places)
             .define("SX", step ? std::to_string(step) : "sx");
-        s.out(storage_of(in.dtype), "out").out("i64", "index").in(storage_of(in.dtype), "in");
+        s.out(storage_of(in.dtype), "out");
+        if (op.places) s.out("i64", "index");
+        s.in(storage_of(in.dtype), "in");
         sizes_of(s, p);
         if (!contiguous) s.value("idx", "channels");
         if (by == MaxBy::strides)
@@ -164,7 +175,9 @@ cw_status max_pool(KernelCall& call, const void* data) {
       },
       &function));
   Launch l;
-  l.pointer(out.data).pointer(index.data).pointer(in.data);
+  l.pointer(out.data);
+  if (op.places) l.pointer(index.data);
+  l.pointer(in.data);
   const int64_t channels = in.shape[channel];
   const int64_t row = by == MaxBy::rows ? p.out[2] : by == MaxBy::channels ? p.out[2] * channels : 1;
   const int64_t units = out.numel() / row;
@@ -282,7 +295,8 @@ Kernels pool_kernels() {
   static const Pool largest[] = {{"aten::max_pool2d_with_indices.out", 2, false},
                                  {"aten::max_pool3d_with_indices.out", 3, false},
                                  {"aten::adaptive_max_pool2d.out", 2, true},
-                                 {"aten::adaptive_max_pool3d.out", 3, true}};
+                                 {"aten::adaptive_max_pool3d.out", 3, true},
+                                 {"causeway::max_pool2d", 2, false, false}};
   static const Places places[] = {{"aten::max_pool2d_with_indices_backward.grad_input", 8},
                                   {"aten::max_pool3d_with_indices_backward.grad_input", 8},
                                   {"aten::adaptive_max_pool2d_backward.grad_input", 3},
