@@ -2,9 +2,14 @@
 product becomes part of the product.
 
     quantize(max_pool(relu(qconv(x, dtype=float32))))  =  max_pool(qconv(x, relu, dtype=int8))
+    quantize(relu(qconv(x, dtype=float32) + r))        =  qconv_add(x, r, relu, dtype=int8)
 
 The same operations on the same numbers, so the same bits: relu and quantize keep the order of
-numbers, and a pool's largest number is the largest integer.
+numbers, and a pool's largest number is the largest integer. A residual is added as float32, or as
+the integers that it is made of (quant/sums.py).
+
+On CPUs images then have their channels beside each other, as products read and write them, and a
+pool whose places nobody reads does not find them.
 """
 
 from __future__ import annotations
@@ -13,6 +18,9 @@ import operator
 from typing import Any
 
 import torch
+
+from causeway import _C
+from causeway.compile import chip
 
 _aten = torch.ops.aten
 # What moves numbers and does not change them.
@@ -28,6 +36,7 @@ _POOLS = frozenset(
     {
         *(_aten.max_pool2d_with_indices.default, _aten.max_pool3d_with_indices.default),
         *(_aten.max_pool2d.default, _aten.max_pool3d.default),
+        torch.ops.causeway.max_pool2d.default,
     }
 )
 # Inductor's own form of a pool, which is there once it is imported, and has other names from
@@ -43,13 +52,128 @@ def _is_pool(target: Any) -> bool:
     return own or target in _POOLS
 
 
+_INTEGERS = (torch.int8, torch.uint8, torch.int16)
+
+
 def chain(graph: Any) -> None:
     """Change `graph` in place."""
+    own = torch.ops.causeway
+    products = [node for node in graph.nodes if node.target is own.qconv.default]
+    if not products:
+        return _chain(graph)
+    device = products[0].meta["val"].device
+    # A vendor with products of its own, but none with residuals, keeps its products.
+    offered = _C.offered()
+    if "causeway::qconv" not in offered or "causeway::qconv_add" in offered:
+        for node in list(graph.nodes):
+            if node.target is _aten.add.Tensor:
+                _add_residual(graph, node)
+    for node in list(graph.nodes):
+        if node.target in (own.qconv.default, own.qconv_add.default):
+            _rectify(graph, node)
+    _chain(graph)
+    if device.type == chip.device_name() and chip.is_in_turn(device):
+        _leave_places_out(graph)
+        _channels_last(graph)
+    return None
+
+
+def _chain(graph: Any) -> None:
     quantize = torch.ops.causeway.quantize.default
     place = {node: i for i, node in enumerate(graph.nodes)}
     for node in list(graph.nodes):
         if node.target is quantize:
             _take_in(graph, node, place)
+
+
+def _is_float_product(node: Any) -> bool:
+    products = (torch.ops.causeway.qconv.default, torch.ops.causeway.qconv_add.default)
+    return getattr(node, "target", None) in products and node.args[-1] is torch.float32
+
+
+def _add_residual(graph: Any, node: Any) -> None:
+    """Make a sum part of the later of its products."""
+    if len(node.args) != 2 or node.kwargs:
+        return
+    before = [
+        a
+        for a in node.args
+        if _is_float_product(a)
+        and a.target is torch.ops.causeway.qconv.default
+        and len(a.users) == 1
+        and not a.args[-6]
+    ]
+    if not before:
+        return
+    order = {n: i for i, n in enumerate(graph.nodes)}
+    product = max(before, key=order.__getitem__)
+    other = node.args[0] if node.args[1] is product else node.args[1]
+    if not isinstance(other, torch.fx.Node) or other is product:
+        return
+    value, wanted = other.meta["val"], product.meta["val"]
+    if value.dtype != torch.float32 or value.shape != wanted.shape:
+        return
+    residual = _stands_for(other) or (other, None, None)
+    with graph.inserting_before(node):
+        both = graph.call_function(
+            torch.ops.causeway.qconv_add.default,
+            (*product.args[:-6], *residual, *product.args[-6:]),
+        )
+    both.meta.update(product.meta)
+    _note_values(both)
+    node.replace_all_uses_with(both)
+    _erase(graph, node)
+
+
+def _stands_for(node: Any) -> tuple[Any, Any, Any] | None:
+    """The integers, the scale and the zero point of which a value is what `quant.sums.numbers_of`
+    makes.
+    """
+    convert = torch.ops.prims.convert_element_type.default
+    if node.target is not _aten.mul.Tensor or len(node.args) != 2:
+        return None
+    numbers, scale = node.args
+    zero = None
+    if getattr(numbers, "target", None) is _aten.sub.Tensor and not numbers.kwargs:
+        numbers, zero = numbers.args
+        if getattr(zero, "target", None) is not convert:
+            return None
+        zero = zero.args[0]
+    if getattr(numbers, "target", None) is not convert:
+        return None
+    integers = numbers.args[0]
+    if integers.meta["val"].dtype not in _INTEGERS:
+        return None
+    for factor, dtype in ((scale, torch.float32), (zero, torch.int32)):
+        if factor is None:
+            continue
+        value = factor.meta["val"] if isinstance(factor, torch.fx.Node) else None
+        if value is None or value.dtype != dtype or value.numel() != 1 or value.dim() > 1:
+            return None
+    return integers, scale, zero
+
+
+def _rectify(graph: Any, product: Any) -> None:
+    """Make a relu part of its product."""
+    user = next(iter(product.users), None)
+    if not _is_float_product(product) or len(product.users) != 1:
+        return
+    if user.target is not _aten.relu.default:
+        return
+    args = list(product.args)
+    args[-6] = True
+    product.args = tuple(args)
+    user.replace_all_uses_with(product)
+    graph.erase_node(user)
+
+
+def _erase(graph: Any, node: Any) -> None:
+    """A node that nobody reads, and those that only it read."""
+    before = node.all_input_nodes
+    graph.erase_node(node)
+    for given in before:
+        if not given.users and given.op == "call_function":
+            _erase(graph, given)
 
 
 def _take_in(graph: Any, node: Any, place: dict[Any, int]) -> None:
@@ -61,13 +185,16 @@ def _take_in(graph: Any, node: Any, place: dict[Any, int]) -> None:
     while _moves(at):
         between.append(at)
         at = at.args[0]
-    products = (torch.ops.causeway.qlinear.default, torch.ops.causeway.qconv.default)
+    own = torch.ops.causeway
+    products = (own.qlinear.default, own.qconv.default, own.qconv_add.default)
     if at.target not in products or len(at.users) != 1 or at.args[-1] is not torch.float32:
         return
     # Its scale is not measured: no NaN comes out that a pool would pass on.
-    if any(_is_pool(b.target) for b in between) and at.args[2].op not in (
-        "placeholder",
-        "get_attr",
+    factors = [at.args[2]]
+    if at.target is own.qconv_add.default:
+        factors.append(at.args[-8])  # of a residual; none has one of numbers that may be NaN
+    if any(_is_pool(b.target) for b in between) and any(
+        f is None or f.op not in ("placeholder", "get_attr") for f in factors
     ):
         return
     if any(place[v] > place[at] for v in one):
@@ -98,3 +225,96 @@ def _moves(node: Any) -> bool:
     if node.target is operator.getitem:
         return bool(node.args[1] == 0 and _is_pool(node.args[0].target))
     return bool(node.target in _MOVES or _is_pool(node.target) or node.target is _aten.relu.default)
+
+
+def _leave_places_out(graph: Any) -> None:
+    """Pools of integers whose places nobody reads."""
+    for node in list(graph.nodes):
+        if node.target is not _aten.max_pool2d_with_indices.default or node.kwargs:
+            continue
+        if node.meta["val"][0].dtype not in _INTEGERS:
+            continue
+        if any(u.target is not operator.getitem or u.args[1] != 0 for u in node.users):
+            continue
+        given = [*node.args, *([], [0], [1], False)[len(node.args) - 2 :]]
+        with graph.inserting_before(node):
+            made = graph.call_function(torch.ops.causeway.max_pool2d.default, tuple(given))
+        made.meta.update(node.meta)
+        made.meta["val"] = _again(made)
+        for user in list(node.users):
+            user.replace_all_uses_with(made)
+            graph.erase_node(user)
+        graph.erase_node(node)
+
+
+# ---- channels beside each other ------------------------------------------------------------------
+
+
+# Results lie as what they are made of does.
+_ANY_LAYOUT = frozenset(
+    {
+        *(torch.ops.causeway.quantize.default, torch.ops.prims.convert_element_type.default),
+        *(_aten.relu.default, _aten.add.Tensor, _aten.sub.Tensor, _aten.mul.Tensor),
+        *(_aten.mean.dim, operator.getitem),
+    }
+)
+
+
+def _channels_last(graph: Any) -> None:
+    """Images of two dimensions that products read, and all that is made of them."""
+    own = torch.ops.causeway
+    products = (own.qconv.default, own.qconv_add.default)
+    moved: dict[Any, Any] = {}  # with channels beside each other, of those that are kept too
+    back: dict[Any, Any] = {}  # nodes that lie otherwise than before, and a copy as before
+    for node in list(graph.nodes):
+        given = node.args[0] if node.target in products and node.meta["val"].dim() == 4 else None
+        if given is not None and given not in back and given.meta["val"].is_contiguous():
+            if given not in moved:
+                with graph.inserting_before(node):
+                    moved[given] = _copy(graph, given, torch.channels_last)
+                back[moved[given]] = given
+            node.replace_input_with(given, moved[given])
+        if not any(a in back for a in node.all_input_nodes):
+            continue
+        follows = node.target in products or _is_pool(node.target) or node.target in _ANY_LAYOUT
+        if follows and _lies_by_itself(node):
+            node.meta["val"] = _again(node)
+            back[node] = None
+            continue
+        for a in node.all_input_nodes:
+            if a not in back:
+                continue
+            if back[a] is None:
+                with graph.inserting_before(node):
+                    back[a] = _copy(graph, a, torch.contiguous_format)
+            node.replace_input_with(a, back[a])
+
+
+def _copy(graph: Any, node: Any, layout: torch.memory_format) -> Any:
+    made = graph.call_function(_aten.clone.default, (node,), {"memory_format": layout})
+    made.meta["val"] = _again(made)
+    return made
+
+
+def _lies_by_itself(node: Any) -> bool:
+    """Whether its results were contiguous, so that a copy that is so has their strides."""
+    value = node.meta["val"]
+    values = value if isinstance(value, tuple | list) else [value]
+    return all(not isinstance(v, torch.Tensor) or v.is_contiguous() for v in values)
+
+
+def _again(node: Any) -> Any:
+    """What a node gives, by the values of its inputs as they are now."""
+    args, kwargs = _note_values(node)
+    return node.target(*args, **kwargs)
+
+
+def _note_values(node: Any) -> tuple[Any, Any]:
+    """The values of a node's inputs. Inductor lays inputs of such operators out as these are."""
+
+    def value(a: Any) -> Any:
+        return a.meta["val"]
+
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), value)
+    node.meta["eager_input_vals"] = (args, kwargs)
+    return args, kwargs

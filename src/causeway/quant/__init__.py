@@ -16,6 +16,7 @@ from causeway.quant.fold import fold_norms as fold_norms
 from causeway.quant.formats import FixedPoint as FixedPoint
 from causeway.quant.pt2e import lower as lower
 from causeway.quant.pt2e import lowered as lowered
+from causeway.quant.sums import integer_sums as integer_sums
 from causeway.quant.weights import quantize_weights as quantize_weights
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "equalize",
     "fold_norms",
     "integer_attention",
+    "integer_sums",
     "load_packed",
     "lower",
     "lowered",

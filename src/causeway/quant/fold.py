@@ -68,10 +68,19 @@ def fold_norms(model: nn.Module, inplace: bool = False) -> nn.Module:
     return model
 
 
-def traced(model: nn.Module, instead: str) -> torch.fx.Graph:
-    """The graph of the model's forward. The error where there is none says what to do `instead`."""
+def traced(
+    model: nn.Module, instead: str, leaves: tuple[type[nn.Module], ...] = ()
+) -> torch.fx.Graph:
+    """The graph of the model's forward, in which modules of `leaves` are calls, as those of
+    torch.nn are. The error where there is none says what to do `instead`.
+    """
+
+    class Tracer(torch.fx.Tracer):
+        def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+            return isinstance(m, leaves) or super().is_leaf_module(m, module_qualified_name)
+
     try:
-        return torch.fx.Tracer().trace(model)
+        return Tracer().trace(model)
     except Exception as error:
         raise CausewayError(
             f"torch.fx cannot follow this model's forward ({error}): {instead}"

@@ -140,6 +140,7 @@ class QuantizedLayer(Kept):
         for name in ("weight", "bias"):
             self.register_parameter(name, getattr(source, name))
         self.nhwc = False
+        self.given_integers = False  # inputs are of its own format already: quant/sums.py
         self.levels = settings.levels
         self.passes = passes
         self.range = Range(settings.method, settings.use_avg, settings.percentile, settings.levels)
@@ -298,6 +299,11 @@ class QuantizedLayer(Kept):
         fits = most < 2**31 and self.weight.dtype == torch.int8
         return taps.int() if fits else taps
 
+    @property
+    def low(self) -> int:
+        """The least integer of an input."""
+        return -self.levels if self.zero is None else -self.levels - 1
+
     def _in_integers(self, x: torch.Tensor) -> torch.Tensor:
         if self.first:
             x = self._as_image(x)
@@ -306,12 +312,14 @@ class QuantizedLayer(Kept):
                     x, self.image_multiplier, self.image_taps, _SHIFT, torch.float32
                 )
             x = x.float() - self.shift_of_mean
+        if self.given_integers and x.dtype == self.weight.dtype:
+            return self._product(x, self.multiplier, self.taps, 0, torch.float32)
         if not x.is_floating_point():
             raise CausewayError(
                 f"expected an input of floating point, but got {x.dtype}. Images in uint8 are what "
                 "a first convolution takes: firstconv=True"
             )
-        low = -self.levels if self.zero is None else -self.levels - 1
+        low = self.low
         if self.inverse is not None:
             return self._of_known_range(x, low)
         inverse, scale = measured(x, self.levels)
