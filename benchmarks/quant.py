@@ -24,7 +24,13 @@ from ship_side import WORKS, inputs, network
 from torch import nn
 
 import ship
-from causeway.quant import convert, fold_norms, quantize_dynamic, quantize_weights
+from causeway.quant import (
+    convert,
+    fold_norms,
+    integer_sums,
+    quantize_dynamic,
+    quantize_weights,
+)
 from programs import resnet18
 
 PAUSE = 0.03  # seconds: see opencl.py
@@ -69,7 +75,7 @@ def _integers(net: nn.Module, x: torch.Tensor) -> nn.Module:
     q = quantize_dynamic(net, {"per_channel": True}, gen_quant=True)
     with torch.no_grad():
         q(x)
-    return convert(q)
+    return integer_sums(convert(q))
 
 
 def linear() -> Iterator[Figure]:

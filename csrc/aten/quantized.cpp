@@ -553,9 +553,9 @@ template <Tensor (*of)(const Tensor&, const Tensor&, const After&, at::IntArrayR
 Tensor qconv_add(const Tensor& x, const Tensor& weight, const Tensor& scale, const optional<Tensor>& bias,
                  const optional<Tensor>& taps, int64_t shift, at::IntArrayRef stride, at::IntArrayRef padding,
                  at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, int64_t groups,
-                 const Tensor& residual, const optional<Tensor>& residual_scale,
-                 const optional<Tensor>& residual_zero, bool relu, const optional<Tensor>& inverse,
-                 const optional<Tensor>& zero, int64_t low, int64_t high, at::ScalarType dtype) {
+                 const Tensor& residual, const optional<Tensor>& residual_scale, const optional<Tensor>& residual_zero,
+                 bool relu, const optional<Tensor>& inverse, const optional<Tensor>& zero, int64_t low, int64_t high,
+                 at::ScalarType dtype) {
   const Residual added{residual, residual_scale, residual_zero};
   return of(x, weight, {scale, bias, taps, shift, relu, inverse, zero, low, high, dtype, &added}, stride, padding,
             dilation, transposed, output_padding, groups);

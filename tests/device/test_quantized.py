@@ -1,4 +1,4 @@
-"""causeway::quantize, qlinear, qconv and qconv_add on the device: the CPU's bits, and its strides."""
+"""Causeway's layers in integers on the device: the CPU's bits, and its strides."""
 
 from __future__ import annotations
 
@@ -106,6 +106,83 @@ def test_images_of_the_largest_bytes(
         given = (x, weight, scale, torch.randn(outs), taps, 0, *geometry, groups, *after)
         moved = [a.to(device) if isinstance(a, torch.Tensor) else a for a in given]
         assert_same(OPERATORS.qconv(*moved), OPERATORS.qconv(*given))
+
+
+RESIDUALS: dict[str, Callable[[list[int]], list[torch.Tensor | None]]] = {
+    "none": lambda shape: [],
+    "bytes": lambda shape: [integers(shape, torch.int8), torch.tensor([0.03]), None],
+    "offset": lambda shape: [
+        integers(shape, torch.uint8), torch.rand(shape[1]), torch.tensor([-7], dtype=torch.int32)
+    ],
+    "float32": lambda shape: [torch.randn(shape), None, None],
+}  # fmt: skip
+
+
+# Tiles within a row of the image and across, several widths of columns, an image of bytes.
+@pytest.mark.parametrize(
+    ("dtype", "channels", "outs", "kernel", "stride", "size", "to", "residual"),
+    [
+        (torch.int8, 64, 40, 3, 1, (18, 20), torch.int8, "none"),
+        (torch.int8, 64, 40, 3, 1, (18, 20), torch.int8, "bytes"),
+        (torch.int8, 64, 40, 3, 1, (18, 20), torch.uint8, "offset"),
+        (torch.int8, 64, 40, 3, 1, (18, 20), torch.float32, "float32"),
+        (torch.int8, 64, 144, 1, 2, (20, 20), torch.int8, "offset"),
+        (torch.uint8, 3, 33, 7, 2, (40, 31), torch.int8, "none"),
+        (torch.uint8, 3, 33, 7, 2, (40, 31), torch.float32, "bytes"),
+    ],
+)
+def test_positions_as_they_lie(
+    device: torch.device,
+    dtype: torch.dtype,
+    channels: int,
+    outs: int,
+    kernel: int,
+    stride: int,
+    size: tuple[int, int],
+    to: torch.dtype,
+    residual: str,
+) -> None:
+    """Channels beside each other: many positions, cut in tiles of 16."""
+    torch.manual_seed(0)
+    pad = kernel // 2
+
+    def last(t: torch.Tensor) -> torch.Tensor:
+        return t.to(memory_format=torch.channels_last)
+
+    x = last(_extremes([2, channels, *size], dtype))
+    weight = last(_extremes([outs, channels, kernel, kernel], torch.int8))
+    shape = [2, outs, *((n + 2 * pad - kernel) // stride + 1 for n in size)]
+    added = [last(t) if t is not None and t.dim() == 4 else t for t in RESIDUALS[residual](shape)]
+    taps = torch.randint(-(1 << 15), 1 << 15, (outs, kernel * kernel), dtype=torch.int32)
+    inverse, zero = torch.rand(outs), torch.randint(-9, 9, (outs,), dtype=torch.int32)
+    low, high = (0, 255) if to == torch.uint8 else (-128, 127)
+    geometry = ([stride] * 2, [pad] * 2, [1, 1], False, [0, 0], 1)
+    operator = OPERATORS.qconv_add if added else OPERATORS.qconv
+    for with_taps in (None, taps):
+        given = (
+            *(x, weight, torch.rand(outs) * 1e-4, torch.randn(outs), with_taps, 0, *geometry),
+            *(*added, with_taps is None, inverse, zero, low, high, to),
+        )
+        moved = [a.to(device) if isinstance(a, torch.Tensor) else a for a in given]
+        assert_same(operator(*moved), operator(*given))
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.float32], ids=str)
+@pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_the_largest_without_their_places(
+    device: torch.device, dtype: torch.dtype, memory: torch.memory_format
+) -> None:
+    torch.manual_seed(0)
+    x = (torch.randn(2, 70, 11, 9) * 50).to(dtype).to(memory_format=memory)
+    if dtype == torch.float32:
+        x[0, 3, 4, 5] = float("nan")
+    for window in (
+        ([3, 3], [2, 2], [1, 1], [1, 1], False),
+        ([2, 3], [], [0, 1], [2, 1], True),
+    ):
+        got = OPERATORS.max_pool2d(x.to(device), *window)
+        assert_same(got, OPERATORS.max_pool2d(x, *window))
+        assert_same(got, torch.max_pool2d(x, *window))
 
 
 def test_numbers_are_quantized_as_on_the_cpu(device: torch.device, module) -> None:

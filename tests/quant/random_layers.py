@@ -1,5 +1,6 @@
-"""Random calls of causeway::quantize, qlinear, qconv and qconv_add, and what they compute, written once more:
-sums in float64, which holds these integers exactly, and each step after them in numpy's float32.
+"""Random calls of causeway::quantize, qlinear, qconv and qconv_add, and what they compute, written
+once more: sums in float64, which holds these integers exactly, and each step after them in
+numpy's float32.
 """
 
 from __future__ import annotations

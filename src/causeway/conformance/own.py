@@ -222,6 +222,32 @@ def _convolution(dtype: torch.dtype) -> Iterator[Inputs]:
                 yield numbers(*size, dtype=dtype), weight, *before, *where, *after
 
 
+def _residual(dtype: torch.dtype) -> Iterator[Inputs]:
+    for x, weight, *rest in _convolution(dtype):
+        before, where, after = rest[:4], rest[4:10], rest[10:]
+        result = torch.ops.causeway.qconv(x, weight, *before, *where, *after)
+        shape, channels = result.shape, result.shape[1]
+        scale = numbers(channels, dtype=torch.float32, seed=6).abs() / 8
+        zero = torch.arange(channels, dtype=torch.int32) - 2
+        yield (
+            *(x, weight, *before, *where),
+            *(numbers(*shape, dtype=torch.float32, seed=7), None, None, *after),
+        )
+        for factors in ((scale[:1], None), (scale, zero)):
+            added = numbers(*shape, dtype=torch.int8, seed=8)
+            yield x, weight, *before, *where, added, *factors, *after
+
+
+def _pool(dtype: torch.dtype) -> Iterator[Inputs]:
+    if dtype in (torch.bool, torch.float16) or dtype.is_complex:
+        return
+    for shape in ((2, 3, 8, 9), (1, 65, 5, 5)):
+        x = numbers(*shape, dtype=dtype)
+        for given in (x, x.to(memory_format=torch.channels_last)):
+            yield given, [3, 3], [2, 2], [1, 1], [1, 1], False
+            yield given, [2, 2], [], [0, 0], [2, 1], True
+
+
 def _packed(dtype: torch.dtype) -> Iterator[Inputs]:
     if not dtype.is_floating_point or dtype.itemsize == 1:
         return
@@ -255,5 +281,7 @@ OWN: dict[str, Recipe] = {
     "causeway::qlinear": _linear,
     "causeway::quantize_qlinear": _floats,
     "causeway::qconv": _convolution,
+    "causeway::qconv_add": _residual,
+    "causeway::max_pool2d": _pool,
     "causeway::qlinear_weight": _packed,
 }

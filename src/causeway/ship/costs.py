@@ -159,7 +159,7 @@ def _product(name: str, args: Any, results: Any) -> float | None:
         return 2.0 * float(args[0 if base == "mv" else 1].numel())
     if base in ("qlinear", "qlinear_weight"):  # in integers
         return 2.0 * float(results[0].numel()) * float(args[0].shape[-1])
-    if base == "qconv":
+    if base in ("qconv", "qconv_add"):
         transposed = args[9]
         each = args[1].numel() // max(1, args[1].shape[0])
         return 2.0 * float((args[0] if transposed else results[0]).numel() * each)
