@@ -177,8 +177,9 @@ static cw_status fits(const cw_run_model* m, uint32_t flags) {
   if (t->language != c->language)
     return fail(CW_INVALID, "its kernels are in %s, and %s builds %s; export it for this chip", wanted,
                 m->device->table->name, c->language < 5 ? languages[c->language] : "another language");
-  const uint32_t faster = CW_CODE_DOT_BYTES | CW_CODE_DOT_TILES; /* sources have another way where the chip lacks it */
-  if ((t->flags ^ c->flags) & ~faster || (t->arithmetic & c->arithmetic) != t->arithmetic)
+  /* Sources have another way where the chip lacks the first two; of the third, remainders of subnormal numbers depend. */
+  const uint32_t either = CW_CODE_DOT_BYTES | CW_CODE_DOT_TILES | CW_CODE_FLUSHES;
+  if ((t->flags ^ c->flags) & ~either || (t->arithmetic & c->arithmetic) != t->arithmetic)
     return fail(CW_INVALID,
                 "its kernels are for a chip like %s, and this %s differs (how groups run, how addresses are passed, or "
                 "dtypes); "

@@ -13,7 +13,7 @@ std::string prelude(const cw_code_info& info) {
   std::string text;
   switch (info.language) {
     case CW_CODE_OPENCL_C:
-      text = texts::source::open_cl;
+      text = std::string(info.flags & CW_CODE_FLUSHES ? "#define FLUSHES\n" : "") + texts::source::open_cl;
       break;
     case CW_CODE_CUDA_C:
       text = std::string(texts::source::cuda) + texts::source::cplusplus + texts::source::cplusplus_f64;

@@ -128,11 +128,15 @@ class CompiledKernel {
       Profiled span(Work::Kernel, text_.name.c_str(), &stream);
       const Recording recording(graph_of(stream), text_.name.c_str());
       if (Recording::graph()) span.drop();
-      status = lanes_ ? launch.run_groups(*device_, function_, units, lanes_, stream.handle)
+      status = lanes_ ? launch.run_groups(*device_, function_, units, lanes_, stream.handle, cost_ / lanes_)
                       : launch.run(*device_, function_, units, cost_, stream.handle);
       if (status == CW_OK && units > 0) stream.give();
       for (c10::StorageImpl* s : written) wrote(*s);
     }
+    if (status == CW_UNSUPPORTED && device_->info.loop_limit)
+      fail(Kind::Causeway, "torch.compile's kernel ", text_.name, " may take more turns of its loops than device ",
+           device_->index, " makes (", device_->info.loop_limit,
+           "): leave this part of the model out of the graph (torch.compiler.disable)");
     ++launches_;
     check(status, ("torch.compile's kernel " + text_.name).c_str(), device_->index);
   }

@@ -399,6 +399,8 @@ typedef struct cw_function_t* cw_function;
 #define CW_CODE_DOT_TILES \
   16u /* with CW_CODE_DOT_BYTES: one with AMX, whose tiles the process may use. The assembler
                                    * takes `tdpbssd` and `tdpbsud`, and the compiler defines CW_DOT_TILES */
+#define CW_CODE_FLUSHES \
+  32u /* arithmetic may take subnormal numbers of float32 for 0, as what goes in or as what comes out */
 #define CW_BINARY_OWN 1u /* the chip's own format: what `binary` gives, or its maker's compiler */
 #define CW_BINARY_SPIRV 2u /* SPIR-V, a multiple of 4 bytes */
 #define CW_BINARY_ARCHITECTURE \

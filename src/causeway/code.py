@@ -22,10 +22,10 @@ from causeway import _C
 from causeway.device.lazy import _lazy_init
 from causeway.device.selection import Device, _get_device_index
 
-__all__ = ["Function", "Limits", "Program", "limits"]
+__all__ = ["Function", "Limits", "Program", "flushes", "limits"]
 
 _LANGUAGES = {1: "C", 2: "OpenCL C", 3: "CUDA C++", 4: "Ascend SIMT C++"}
-_SPLIT_POINTERS, _SINGLE_VALUES = 2, 4
+_SPLIT_POINTERS, _SINGLE_VALUES, _FLUSHES = 2, 4, 32
 _BINARIES = {1: "own", 2: "SPIR-V"}
 
 
@@ -36,6 +36,7 @@ class Limits:
     language: str
     split_pointers: bool
     single_values: bool
+    flushes: bool  # arithmetic may take subnormal numbers of float32 for 0
     binaries: tuple[str, ...]  # "own": what `Program.binary` gives; "SPIR-V"
     groups: tuple[int, int, int]
     items: tuple[int, int, int]
@@ -52,6 +53,7 @@ def limits(device: Device = None) -> Limits:
         language=_LANGUAGES.get(info["language"], str(info["language"])),
         split_pointers=bool(info["flags"] & _SPLIT_POINTERS),
         single_values=bool(info["flags"] & _SINGLE_VALUES),
+        flushes=bool(info["flags"] & _FLUSHES),
         binaries=tuple(name for bit, name in _BINARIES.items() if info["binaries"] & bit),
         groups=info["grid_limits"],
         items=info["group_limits"],
@@ -60,6 +62,14 @@ def limits(device: Device = None) -> Limits:
         local_memory=info["local_memory"],
         driver=info["driver"],
     )
+
+
+def flushes(device: Device = None) -> bool:
+    """Whether the chip says that its arithmetic may take subnormal numbers of float32 for 0: the
+    comparisons with the CPU allow for it there, and nowhere else."""
+    _lazy_init()
+    info = _C.compiler_info(_get_device_index(device, optional=True))
+    return info is not None and bool(info["flags"] & _FLUSHES)
 
 
 class Function:

@@ -183,6 +183,7 @@ def _devices(report: DoctorReport) -> None:
             "total": total,
             "host_addressable": info["host_addressable"],
             "dtypes": [str(dtype).removeprefix("torch.") for dtype in info["dtypes"]],
+            "limits": _limits(index),
         }
         report.devices.append(device)
         report.tuned += [asdict(choice) for choice in tune.choices(index)]
@@ -192,6 +193,19 @@ def _devices(report: DoctorReport) -> None:
             report.broken.append(f"{device['device']}: {wrong}")
     if not report.devices:
         report.broken.append(f"no device is visible{_of_container()}")
+
+
+def _limits(index: int) -> list[str]:
+    """What results, or what runs where, depend on: as code.v1 says it of the chip's compiler."""
+    from causeway import _C, code
+
+    info = _C.compiler_info(index)
+    found = []
+    if info is not None and code.flushes(index):
+        found.append("arithmetic may take subnormal numbers of float32 for 0")
+    if info is not None and (turns := _C.code_info(index)["loop_limit"]):
+        found.append(f"loops end after {turns} turns: kernels of longer ones step down the ladder")
+    return found
 
 
 def _wrong(device: Any) -> str | None:
@@ -270,6 +284,8 @@ def show(report: DoctorReport, console: Console) -> None:
         if not device["host_addressable"]:
             memory += ", not addressable by the host"
         line(device["device"], f"{device['name']}: {memory}")
+        for text in device["limits"]:
+            line("", text)
     for i, choice in enumerate(report.tuned):
         text = f"{choice['device']}: {choice['name']}: "
         text += f"{choice['cut']}, {choice['gain']:.2f} of the built-in cut's speed, "

@@ -1200,3 +1200,31 @@ def test_compiled_graphs_are_replayed(
     run_python: Run, caches: dict[str, str], program: str, more: dict[str, str]
 ) -> None:
     run_python(program, timeout=300, **SIM, **caches, **more)
+
+
+LONG_LOOPS = """
+import causeway, torch
+x = torch.randn(4, 40_000)
+there = x.to("sim")
+total = torch.compile(lambda x: x.exp().sum(-1))
+few = torch.compile(lambda x: x.exp() * 2)
+torch.testing.assert_close(few(there[0, :1000]).cpu(), x[0, :1000].exp() * 2)
+try:
+    torch.testing.assert_close(total(there).cpu(), x.exp().sum(-1))
+    print("right")
+except causeway.CausewayError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("teams", ["0", "1"])
+def test_a_kernel_of_longer_loops_than_the_chip_makes_is_refused(
+    run_python: Run, caches: dict[str, str], teams: str
+) -> None:
+    env = {**SIM, **caches, "CAUSEWAY_SIM_TEAMS": teams, "CAUSEWAY_SIM_OPS": "none"}
+    said = [
+        run_python(LONG_LOOPS, **env, CAUSEWAY_SIM_LOOP_LIMIT=limit).stdout
+        for limit in ("0", "4294967295", "65535" if teams == "0" else "300")
+    ]
+    assert said[:2] == ["right\n"] * 2
+    assert "may take more turns of its loops than device 0 makes" in said[2]

@@ -110,3 +110,17 @@ def test_operators_can_be_left_out(sim: pytest.MonkeyPatch) -> None:
         report = suite.run(Options(op=OPTIONS.op, dtype="bool", portable=True))
     assert report.good, report.verdict
     assert [o["operator"] for o in report.operators] == ["aten::maximum.out"]
+
+
+def test_a_call_for_a_dtype_that_the_chip_lacks_is_declined(sim: pytest.MonkeyPatch) -> None:
+    """It is refused by name, in every form: that is what such a chip promises."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAUSEWAY_SIM_DTYPES", "float32,float16,int64,int32,int16,int8,uint8,bool")
+        found = suite.run(
+            Options(op=r"^aten::(copy_|_foreach_norm\.Scalar_out)$", dtype="float32", portable=True)
+        )
+    assert found.good, found.verdict
+    assert len(found.operators) == 2
+    for operator in found.operators:
+        cell = operator["cells"]["float32"]
+        assert min(cell["passed"], cell["declined"]) > 0, operator["operator"]

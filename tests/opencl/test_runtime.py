@@ -294,8 +294,80 @@ assert start.elapsed_time(end) > 0
 """
 
 
-def test_mesas_driver_for_cpus_is_right(on_opencl) -> None:
+@pytest.fixture(scope="module")
+def rusticl() -> dict[str, object]:
+    """The environment of a program that runs on Mesa's driver for CPUs."""
     libraries = sorted(Path("/usr/lib").glob("*/libRusticlOpenCL.so.1"))
     if not libraries:
         pytest.skip("Mesa's rusticl is not installed: apt-get install mesa-opencl-icd")
-    on_opencl(RUSTICL, OCL_ICD_VENDORS=str(libraries[0]), RUSTICL_ENABLE="swrast", new=True)
+    return {"OCL_ICD_VENDORS": str(libraries[0]), "RUSTICL_ENABLE": "swrast", "new": True}
+
+
+def test_mesas_driver_for_cpus_is_right(on_opencl, rusticl) -> None:
+    on_opencl(RUSTICL, **rusticl)
+
+
+# What the driver itself makes of numbers, and what the kernels make of it.
+NUMBERS = """
+import causeway, math, numpy, torch
+from torch.nn.functional import softshrink
+nan, inf = math.nan, math.inf
+
+def both(run, *tensors):
+    return run(*tensors), run(*(t.to("opencl") for t in tensors)).cpu()
+
+def same(run, *tensors):
+    torch.testing.assert_close(*reversed(both(run, *tensors)), rtol=1e-6, atol=0, equal_nan=True)
+
+# x * 0 and 0 / x are 0 to its compiler, whatever x is.
+x = torch.tensor([nan, inf, -inf, -3.0, 0.0, 2.0])
+same(lambda x: softshrink(x, 0.5), x)
+same(lambda x: x * 0, x)
+same(torch.compile(lambda x: x * 0.0 + 1), x)
+same(torch.compile(lambda x: (x + 1) * -0.0), x)
+same(torch.compile(lambda x: 0.0 / (x * 2)), x)
+# Its fmod divides by 0 where the divisor is subnormal.
+part = torch.rand(2, 1000, generator=torch.Generator().manual_seed(0)) - 0.5
+tiny = part * 2.3e-38
+for a, b in ((tiny[0], tiny[1]), (part[0], tiny[1]), (part[0] * 1e30, tiny[1]), (tiny[0], part[1])):
+    exact = torch.from_numpy(numpy.fmod(a.numpy(), b.numpy()))  # torch's is NaN if a / b is large
+    assert torch.equal(torch.fmod(a.to("opencl"), b.to("opencl")).cpu(), exact)
+same(torch.remainder, tiny[0], tiny[1])
+same(torch.floor_divide, tiny[0], tiny[1])
+assert torch.fmod(torch.tensor([5.0, nan, 1.0, inf, 3.0], device="opencl"),
+    torch.tensor([inf, 1.0, 0.0, 2.0, nan], device="opencl")).isnan().tolist() == [0, 1, 1, 1, 1]
+# Its lgamma: infinite just below 0, and off by hundreds of ulp near its zeros.
+x = torch.tensor([-1e-30, -1e-21, 0.0, -0.0, inf, -inf, nan])
+x = torch.cat([torch.linspace(-11, 3, 20_001), x])
+for run in (torch.lgamma, torch.compile(torch.lgamma)):
+    torch.testing.assert_close(run(x.to("opencl")).cpu().double(), torch.lgamma(x.double()),
+                               rtol=1e-6, atol=0, equal_nan=True)
+same(lambda x: torch.mvlgamma(x, 1), torch.tensor([inf, 2.5]))
+# What it says of subnormal numbers, and what is allowed for it: no more.
+assert causeway.code.limits().flushes
+with causeway.compare() as found:
+    torch.tanh(tiny[0].to("opencl"))
+assert found.failures == [], found.failures
+"""
+
+
+@pytest.mark.timeout(600)
+def test_mesas_compiler_and_functions_make_no_wrong_numbers(on_opencl, rusticl) -> None:
+    on_opencl(NUMBERS, timeout=550, **rusticl)
+
+
+def test_pocl_takes_no_subnormal_numbers_for_0(on_opencl) -> None:
+    on_opencl("import causeway; assert not causeway.code.limits().flushes")
+
+
+IN_TURN = """
+import causeway, torch
+x = torch.ones(2_621_568)
+assert torch.equal((x.to("opencl") * 2).cpu(), x * 2)
+assert not causeway._C.compiler_info(0)["in_turn"]
+"""
+
+
+def test_kernels_with_long_loops_are_refused_where_a_driver_leaves_them(on_opencl, rusticl) -> None:
+    said = on_opencl(IN_TURN, CAUSEWAY_OPENCL_IN_TURN="1", **rusticl).stderr
+    assert said.count("CAUSEWAY_OPENCL_IN_TURN=1 is not followed") == 1

@@ -130,6 +130,29 @@ def test_subnormals_count() -> None:
     assert not compare(torch.zeros(1), tiny, rule="arithmetic", exact=tiny.double()).good
 
 
+def test_a_chip_that_flushes_may_lose_subnormal_numbers_and_no_others() -> None:
+    def judge(came: float, right: float, rule: str = "arithmetic", terms: int = 1) -> bool:
+        exact = torch.tensor([right], dtype=torch.float64)
+        return compare(
+            torch.tensor([came]), exact.float(), rule=rule, exact=exact, terms=terms, flushes=True
+        ).good
+
+    least = torch.finfo(torch.float32).smallest_normal
+    assert judge(0.0, 0.9 * least)
+    assert judge(0.0, -1.1 * least)
+    assert judge(least, 2.9 * least)
+    assert not judge(least, 3.1 * least)
+    assert judge(0.0, 9 * least, terms=8)
+    assert not judge(0.0, 9.1 * least, terms=8)
+    assert not judge(0.0, 1e-40, "exact")
+    assert not judge(1.0, 1.000001)
+    half = torch.tensor([2.0**-20], dtype=torch.float16)  # computed in float32, where it is normal
+    assert not compare(half * 0, half, rule="arithmetic", exact=half.double(), flushes=True).good
+    z = torch.tensor([complex(1, 1e-40)])
+    assert compare(z.real + 0j, z, rule="arithmetic", flushes=True).good
+    assert not compare(z.real + 0j, z, rule="arithmetic").good
+
+
 def test_spacing_is_the_distance_to_the_next_number() -> None:
     for x in (1.0, 1.5, 2.0, 1000.0, 1e-40):
         t = torch.tensor([x])

@@ -53,16 +53,16 @@ std::vector<Pointwise> special_functions() {
       {"aten::special_entr.out", "t", S, F,
        "r = a != a ? a : a > K(0) ? -a * log(a) : a == K(0) ? K(0) : K(-INFINITY);", 70},
       {"aten::erfc.out", "t", S, F, "r = erfc(a);", 80},
-      {"aten::lgamma.out", "t", S, F, "r = a - a != a - a ? (a != a ? a : K(INFINITY)) : lgamma(a);", 120},
+      {"aten::lgamma.out", "t", S, F, "r = a - a != a - a ? (a != a ? a : K(INFINITY)) : LGAMMA(a);", 120},
       {"aten::mvlgamma.out", "tf", S, F,
-       "r = K(FLAG * (FLAG - 1)) * K(0.28618247146235004354); for (int j = 0; j < FLAG; ++j) r += lgamma(a - K(0.5) * "
+       "r = K(FLAG * (FLAG - 1)) * K(0.28618247146235004354); for (int j = 0; j < FLAG; ++j) r += LGAMMA(a - K(0.5) * "
        "K(j));",
        400},
       {"aten::digamma.out", "t", S, F, "r = digamma_of(a);", 150, 1, texts::pointwise_special::gamma},
       {"aten::special_zeta.out", "tt", S, F, "r = zeta_of(a, b);", 1500, 1, texts::pointwise_special::gamma},
       {"aten::polygamma.out", "ft", S, F,
        "\n#if FLAG == 0\nr = digamma_of(a);\n#elif FLAG == 1\nr = trigamma_of(a);\n#else\nr = (FLAG % 2 ? K(1) : "
-       "K(-1)) * exp(lgamma(K(FLAG + 1))) * "
+       "K(-1)) * exp(LGAMMA(K(FLAG + 1))) * "
        "zeta_of(K(FLAG + 1), a);\n#endif",
        1500, 1, texts::pointwise_special::gamma},
       {"aten::i0.out", "t", S, F, "r = exp(a < K(0) ? -a : a) * i0e_of(a);", 120, 1, texts::pointwise_special::i0},

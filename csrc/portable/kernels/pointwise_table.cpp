@@ -181,7 +181,7 @@ const std::vector<Pointwise>& pointwise_table() {
          "T h = a + K(3); h = h < K(0) ? K(0) : h > K(6) ? K(6) : h; r = h / K(6);"},
         {"aten::threshold.out", "tss", S, N, "r = a <= x ? y : a;"},
         {"aten::mish.out", "t", S, F, "r = a > K(20) ? a : a * TANH(log1p(EXP(a)));", 160},
-        {"aten::softshrink.out", "ts", S, F, "r = a > x ? a - x : a < -x ? a + x : a * K(0);"},
+        {"aten::softshrink.out", "ts", S, F, "r = a > x ? a - x : a < -x ? a + x : a * K(NOUGHT);"},
         {"aten::hardshrink.out", "ts", S, F, "r = a >= -x && a <= x ? K(0) : a;"},
         {"aten::_prelu_kernel", "tt", S, F, "r = a > K(0) ? a : b * a;"},
         {"aten::log_sigmoid_forward.output", "t", S, F,

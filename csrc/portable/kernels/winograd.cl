@@ -260,7 +260,7 @@ for (idx u = taken ? 0 : FIRST(units), end = taken ? 0 : LAST(units);; ++u) {
                elsewhere. */
             if (bad != 0)
               for (idx x = 0; x < left; ++x)
-                if (from[x] * (T)0 != 0)
+                if (from[x] * (T)NOUGHT != 0)
                   from[x] = direct(in, weight, runs[k].image, m, y + oy, x0 + x + ox, channels, h, w, apart_m, apart_c,
                                    turned);
             const idx at_row = (runs[k].image * M + m) * (ty * tx), first = y * tx + x0;

@@ -25,6 +25,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from causeway import code
 from causeway.comparison import judge, randomness, repro
 from causeway.comparison import reference as cpu
 from causeway.comparison.findings import Failure, Findings, FindingsRow, describe, plain
@@ -224,7 +225,10 @@ class Compare(observe.Observer):
         came = (*call.results, *(call.args[k] for k in shape.unreturned))
         results = Snapshot(came, copy=False, numbers=not shape.view)
         built = results.build(writable=False)
-        one = judge.Judge(name, taken.snapshot, outcome, taken.tolerance, self.limits)
+        one = judge.Judge(
+            name, taken.snapshot, outcome, taken.tolerance, self.limits,
+            flushes=code.flushes(_device_of(call.args)),
+        )  # fmt: skip
         if shape.view:
             one.tolerance = tolerances.Tolerance(values=False)
         names = [f"result {k}" for k in range(len(call.results))] if len(call.results) != 1 else [

@@ -46,10 +46,10 @@ class Judge:
 
     def __init__(
         self, name: str, taken: Snapshot, same: cpu.Outcome | None, tolerance: Tolerance,
-        limits: Limits,
+        limits: Limits, *, flushes: bool = False,
     ) -> None:  # fmt: skip
         self.name, self.taken, self.same = name, taken, same
-        self.tolerance, self.limits = tolerance, limits
+        self.tolerance, self.limits, self.flushes = tolerance, limits, flushes
         self.rule = tolerance.rule or numerics.rule_of(facts.own_names().get(name, name))
         self._exact: list[Any] | None = None
         self._magnitude: list[Any] | None = None
@@ -114,8 +114,9 @@ class Judge:
         half = floats and came.dtype.itemsize <= 2
         if mode == "same" or not floats or self.rule == "exact" or not (half or mode == "float64"):
             verdict = numerics.compare(
-                came, should, rule=self.rule, terms=self._count(), strides=not strides
-            )
+                came, should, rule=self.rule, terms=self._count(), strides=not strides,
+                flushes=self.flushes,
+            )  # fmt: skip
             ends = verdict.good or verdict.first is None or self.rule == "exact"
             if ends or mode == "same" or not floats:
                 return Judged(verdict)
@@ -126,14 +127,19 @@ class Judge:
                 return Judged(Verdict(why, came="the result", expected="a reference"))
             return Judged(
                 numerics.compare(
-                    came, should, rule=self.rule, terms=self._count(), strides=not strides
+                    came,
+                    should,
+                    rule=self.rule,
+                    terms=self._count(),
+                    strides=not strides,
+                    flushes=self.flushes,
                 )
             )
         if mode == "float64":
             should = exact.to(should.dtype)
         verdict = numerics.compare(
             came, should, rule=self.rule, exact=exact, terms=self._count(), magnitude=size,
-            strides=not strides,
+            strides=not strides, flushes=self.flushes,
         )  # fmt: skip
         return Judged(verdict, how="float64")
 
@@ -219,8 +225,9 @@ class Judge:
                 verdict = Verdict(rule=self.rule, elements=a.numel())
             else:
                 verdict = numerics.compare(
-                    _plain(a), _plain(b), rule=self.rule, terms=self._count(), strides=False
-                )
+                    _plain(a), _plain(b), rule=self.rule, terms=self._count(), strides=False,
+                    flushes=self.flushes,
+                )  # fmt: skip
             if not verdict.good:
                 return Judged(verdict)
             worst = Judged(

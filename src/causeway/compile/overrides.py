@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -41,7 +42,7 @@ _FUNCTIONS = {
     "tan": "tan_32", "asin": "asin_32", "acos": "acos_32", "atan": "atan_32", "sinh": "sinh_32",
     "cosh": "cosh_32", "tanh": "tanh_f32", "atanh": "atanh_32", "asinh": "asinh", "acosh": "acosh",
     "erf": "erf_f32", "erfc": "erfc_32", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
-    "lgamma": "lgamma",
+    "lgamma": "LGAMMA",
 }  # fmt: skip
 
 
@@ -65,6 +66,10 @@ class Overrides(OpOverrides):
 
     @staticmethod
     def constant(value: Any, dtype: torch.dtype) -> str:
+        if computed(dtype).is_floating_point and value == 0:
+            # One compiler takes what it is multiplied by, or divides it, for 0 even where that is NaN.
+            sign = "-" if math.copysign(1, value) < 0 else ""
+            return f"({value_type(dtype)}){sign}NOUGHT"
         return number(value, dtype)
 
     @staticmethod

@@ -52,6 +52,8 @@ from causeway.conformance.reference import (
     written,
 )
 from causeway.conformance.table import TableError
+from causeway.device.properties import get_device_properties
+from causeway.errors import UnsupportedDtypeError
 from causeway.numerics import Refused
 from causeway.observe.arguments import overload
 from causeway.state import state
@@ -187,6 +189,8 @@ class Runner:
         try:
             results = call(case.form, inputs, outs)
             torch.accelerator.synchronize(self.device)
+        except UnsupportedDtypeError:
+            raise
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             words = str(error).splitlines()[0]
             if case.kind == "out" and words == self._words_of_cpu(case, reference, originals):
@@ -250,6 +254,8 @@ class Runner:
                 results = call(case.form, late)
                 found = [t.cpu() for t in results]
             torch.accelerator.synchronize(self.device)
+        except UnsupportedDtypeError:
+            raise
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             raise Wrong(f"raised {type(error).__name__}: {str(error).splitlines()[0]}") from error
         return self.rung(case.form, case.family), judge(found, reference, strides=False)
@@ -507,7 +513,12 @@ class Examiner:
     def _run(self, cell: Cell, case: Case, run: Callable[[], tuple[str, float]]) -> bool:
         """Count a case; whether the kernel that is examined took it."""
         try:
-            rung, worst = run()
+            try:
+                rung, worst = run()
+            except UnsupportedDtypeError as why:
+                if not self._lacks(case):
+                    raise Wrong(f"raised {type(why).__name__}: {why}") from why
+                rung, worst = "", 0.0  # refused in so many words, as a chip without the dtype does
         except Wrong as why:
             said = (case.family.offered, case.variation.removesuffix(f", {ALONE}")) in self.known
             as_said = said and isinstance(why, WrongValues)
@@ -525,6 +536,13 @@ class Examiner:
             return True
         cell.declined += 1
         return False
+
+    def _lacks(self, case: Case) -> bool:
+        """Whether the call asks for a dtype that the chip does not have."""
+        has = get_device_properties(self.runner.device).dtypes
+        asked = {t.dtype for t in tensors_in(case.inputs)}
+        asked |= {value for value in case.inputs if isinstance(value, torch.dtype)}
+        return not asked <= has
 
     def _time(self, case: Case) -> float | None:
         """Time of the call against that of the host rung; None where one of the two fails."""

@@ -66,6 +66,7 @@ def compare(
     magnitude: Tensor | None = None,
     strides: bool = True,
     tolerance: tuple[float, float] | None = None,
+    flushes: bool = False,
 ) -> Verdict:
     """Whether `came` is `reference`, the CPU's result; all are CPU tensors.
 
@@ -73,6 +74,8 @@ def compare(
     of their absolute values (where it is None: |exact|, and for statistics its largest element).
     `strides`: whether the layout counts. `tolerance` is (rtol, atol) in place of the rule's bound:
     |came - right| <= atol + rtol * |right|, where right is `exact`, or else `reference`.
+    `flushes`: the chip says that its arithmetic may take subnormal numbers of float32 for 0, so
+    each term, and the result, may have lost one. What is only moved or compared may not.
     """
     form = same_form(came, reference, rule, strides=strides)
     if not form.good:
@@ -86,7 +89,7 @@ def compare(
             magnitude = magnitude.abs().unsqueeze(-1)
         return compare(
             *parts, rule=rule, exact=exact, terms=terms, magnitude=magnitude, strides=False,
-            tolerance=tolerance,
+            tolerance=tolerance, flushes=flushes,
         )  # fmt: skip
     if not came.dtype.is_floating_point:
         return verdict(came, reference, came == reference, "exact", reference)
@@ -104,6 +107,8 @@ def compare(
     # Against float64 the bound is one error wide; between two rounded results it is two.
     best = reference.double() if exact is None else exact.double()
     bound = _bound(dtype, best, RULES[rule], terms, magnitude)
+    if flushes and dtype in (torch.float32, torch.bfloat16):  # both have float32's exponents
+        bound = bound + (1 + terms) * torch.finfo(torch.float32).smallest_normal
     wide = bound * (2 if exact is None else 1)
     right = _within(came, reference, wide)
     if exact is not None and exact.shape == came.shape:

@@ -1,6 +1,7 @@
 #include "program.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "causeway/dot.hpp"
@@ -56,17 +57,39 @@ std::string cpu_options(const Device& device) {
 // word. So it gets a GPU's kernels, whose items do little each.
 bool leaves_loops(const Device& device) { return device_text(device.id, CL_DEVICE_NAME).rfind("llvmpipe", 0) == 0; }
 
+// Mesa's compiler takes x * 0 and 0 / x for 0, whatever x is.
+bool folds_zero(const Device& device) {
+  char name[64] = {};
+  cl.clGetPlatformInfo(value_of<cl_platform_id>(device.id, CL_DEVICE_PLATFORM), CL_PLATFORM_NAME, sizeof(name) - 1,
+                       name, nullptr);
+  return strcmp(name, "rusticl") == 0;
+}
+
+// CAUSEWAY_OPENCL_IN_TURN=0 takes a CPU for a GPU: what is made for those can be tested without one. Long loops are never
+// for a device that leaves them.
+bool runs_in_turn(const Device& device) {
+  const char* turn = host.setting ? host.setting("in_turn") : nullptr;
+  const bool asked = turn && *turn && strcmp(turn, "0") != 0;
+  if (leaves_loops(device)) {
+    static std::atomic<bool> said{false};
+    if (asked && host.log && !said.exchange(true))
+      host.log(2,
+               "opencl: CAUSEWAY_OPENCL_IN_TURN=1 is not followed: this driver leaves loops after "
+               "65,535 turns without a word, and kernels in turn have long ones. Unset it");
+    return false;
+  }
+  return turn && *turn ? asked : (value_of<cl_device_type>(device.id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
+}
+
 cw_status info(int32_t index, cw_code_info* out) {
   Device* device = nullptr;
   if (cw_status status = find_device("code info", index, &device)) return status;
   cw_code_info found = {};
   found.struct_size = out->struct_size;
   found.language = CW_CODE_OPENCL_C;
-  // CAUSEWAY_OPENCL_IN_TURN=0 takes a CPU for a GPU: what is made for those can be tested without one.
-  const char* turn = host.setting ? host.setting("in_turn") : nullptr;
-  const bool cpu =
-      (value_of<cl_device_type>(device->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) && !leaves_loops(*device);
-  if (turn && *turn ? strcmp(turn, "0") != 0 : cpu) found.flags |= CW_CODE_IN_TURN;
+  if (runs_in_turn(*device)) found.flags |= CW_CODE_IN_TURN;
+  if (!(value_of<cl_device_fp_config>(device->id, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_DENORM))
+    found.flags |= CW_CODE_FLUSHES;
   if (device->memory == Memory::buffer) found.flags |= CW_CODE_SPLIT_POINTERS;
   found.flags |= dots(*device);
   found.compute_units = value_of<cl_uint>(device->id, CL_DEVICE_MAX_COMPUTE_UNITS);
@@ -113,7 +136,7 @@ bool keeps_itself(const Device& device) { return is_pocl(device); }
 
 // The caller's options, and what is said to every source.
 std::string all_options(const Device& device, const char* options) {
-  return (options ? options : "") + cpu_options(device);
+  return (options ? options : "") + cpu_options(device) + (folds_zero(device) ? " -DCW_FOLDS_ZERO" : "");
 }
 
 // The program of an earlier process, or NULL: a driver may refuse what it wrote itself.
