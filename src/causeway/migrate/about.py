@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from causeway.migrate import flow
 from causeway.migrate.names import FUNCTIONS, Names, all_arguments, ancestors, called
 
 _OUTWEIGHS = 4  # times that what is about CUDA must weigh what moves
@@ -59,6 +60,10 @@ _SHOWS = re.compile(r"print|log|info|debug|warn|write|echo|message|append|\bok\b
 _SAYS = re.compile(
     r"cuda|gpu|vram|version|driver|capability|supported|device_?(?:name|count)", re.I
 )
+# Calls whose result is an answer as much as what they are given.
+_PLAIN = frozenset({
+    "bool", "int", "str", "float", "round", "range", "len", "list", "getattr", "hasattr",
+})  # fmt: skip
 _DEVICES = re.compile(r"device|gpu|cuda|accelerator", re.I)
 _PLACES = frozenset({"device", "device_map", "map_location", "device_ids"})
 _MOCKED = re.compile(r"(?:mock|fake|patch)\w*cuda|cuda\w*(?:mock|fake|patch)")
@@ -92,7 +97,6 @@ class About:
         self._weights: dict[int, _Weight] = {}
         self._questions: dict[int, bool] = {}
         self._all = _Weight()
-        self._answers = self._loads_by_name()
         self._weigh()
         for key, weight in self._weights.items():
             if weight.stays:
@@ -176,7 +180,9 @@ class About:
         among = isinstance(up, ast.List | ast.Tuple | ast.Set)
         around: ast.AST = up.up if among else up  # type: ignore[attr-defined]
         compared = isinstance(around, ast.Compare) or isinstance(up, ast.Subscript)
-        if _DEVICE.fullmatch(text) and " " not in text and not keyed and not compared:
+        if _DEVICE.fullmatch(text) and _listed_as_word(node):
+            self._add(node, about=_STRONG, what=f'"{text}" as a word of the program')
+        elif _DEVICE.fullmatch(text) and " " not in text and not keyed and not compared:
             self._add(node, moves=1)
             if self._named_for_others(node):  # it stays with those alone, where the module does
                 self._weights.setdefault(id(self._names.tree), _Weight()).moves += _DECIDES
@@ -190,7 +196,7 @@ class About:
             and self._shown(load) == "moves"
             for target in targets
             if isinstance(target, ast.Name)
-            for load in self._loads(target)
+            for load in flow.loads(self._names, target)
         )
 
     def _weigh_call(self, call: ast.Call) -> None:
@@ -230,7 +236,7 @@ class About:
         around = next(up for _, up in ancestors(stmt) if isinstance(up, ast.If))
         return any(
             not any(up is around for _, up in ancestors(load)) and self._shown(load) == "moves"
-            for load in self._loads(target)
+            for load in flow.loads(self._names, target)
         )
 
     def _behind_question(self, node: ast.AST, *, denied: bool = True) -> bool:
@@ -293,33 +299,21 @@ class About:
             for b in self._names.bindings(name)
         )
 
-    def _loads_by_name(self) -> dict[str, list[ast.Name]]:
-        found: dict[str, list[ast.Name]] = {}
-        for name in self._names.all(ast.Name):
-            if isinstance(name.ctx, ast.Load):
-                found.setdefault(name.id, []).append(name)
-        return found
-
-    def _loads(self, target: ast.Name) -> Iterator[ast.Name]:
-        held = self._names.holder(target.id, target.scope)  # type: ignore[attr-defined]
-        for name in self._answers.get(target.id, ()):
-            if self._names.holder(name.id, name.scope) is held:  # type: ignore[attr-defined]
-                yield name
-
     def _shown(self, node: ast.AST, depth: int = 0) -> str:
         """What becomes of an answer: "cuda", it is shown as CUDA's; "", it is shown, or asked for a
         branch; "moves", it chooses what the program does.
         """
+        named = False  # by a text that the answer chooses: "CUDA" if there else "CPU"
         for child, up in ancestors(node):
             if isinstance(up, ast.JoinedStr):
-                return "cuda" if _says_cuda(up) or self._with_text(up) else ""
+                return "cuda" if named or _says_cuda(up) or self._with_text(up) else ""
             if isinstance(up, ast.If) and up.test is child:
                 return ""
             if isinstance(up, ast.Call) and child is not up.func:
                 name = called(up)
                 if name == "format" or _SHOWS.search(name):
-                    return "cuda" if self._with_text(child) else ""
-                if name not in ("bool", "int", "str", "float", "round", "range", "len", "list"):
+                    return "cuda" if named or self._with_text(child) else ""
+                if name not in _PLAIN:
                     return "moves"
             elif isinstance(up, ast.Dict):
                 key = up.keys[up.values.index(child)] if child in up.values else None
@@ -327,9 +321,10 @@ class About:
             elif isinstance(up, ast.BinOp) and isinstance(up.op, ast.Mod) and child is up.right:
                 return "cuda" if _says_cuda(up.left) else ""
             elif isinstance(up, ast.IfExp) and up.test is child:
-                if any(isinstance(n, ast.Constant) and _DEVICE.fullmatch(str(n.value))
-                       for n in ast.walk(up)):  # fmt: skip
+                said = [str(n.value) for n in ast.walk(up) if isinstance(n, ast.Constant)]
+                if any(map(_DEVICE.fullmatch, said)):
                     return "moves"
+                named = named or any(map(_CUDA.search, said))
             elif isinstance(up, ast.Assign | ast.AnnAssign) and child is up.value:
                 return self._kept(up.targets if isinstance(up, ast.Assign) else [up.target], depth)
             elif isinstance(up, ast.For) and child is up.iter:
@@ -349,7 +344,7 @@ class About:
             return _of_key(target.slice)
         if not isinstance(target, ast.Name):
             return "moves"
-        found = {self._shown(load, depth + 1) for load in self._loads(target)}
+        found = {self._shown(load, depth + 1) for load in flow.loads(self._names, target)}
         return "moves" if "moves" in found else "cuda" if "cuda" in found else ""
 
     @staticmethod
@@ -421,6 +416,15 @@ def _expected(test: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
         for n in named:
             if isinstance(n, ast.Constant) and _INDEXED.fullmatch(str(n.value)):
                 yield str(n.value)
+
+
+def _listed_as_word(node: ast.AST) -> bool:
+    """Whether it is added to a list that is none of devices: `found["backends"].append("cuda")`."""
+    call = node.up  # type: ignore[attr-defined]
+    func = call.func if isinstance(call, ast.Call) else None
+    if not isinstance(func, ast.Attribute) or func.attr not in ("append", "add"):
+        return False
+    return call.args == [node] and not _DEVICES.search(ast.unparse(func.value))
 
 
 def _is_test(node: ast.AST) -> bool:

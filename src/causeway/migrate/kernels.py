@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
-from causeway.migrate.names import FUNCTIONS, Names, ancestors, called
+from causeway.migrate.names import FUNCTIONS, Names, all_arguments, ancestors, called
 
 _CONCERNS = re.compile(r"CuGraph|numba|triton|faiss|requires?_cuda|mark\.\w*cuda|patch")
 _CUDAS = re.compile(r"_cuda$|^cuda_\w*kernel|triton")
@@ -30,6 +30,8 @@ _NAMED = re.compile(r"\w+_cuda|amp_C")
 # Packages for CUDA alone, as modules of tests are named after.
 _TESTED = re.compile(r"(?:^|_)(?:tcnn|tinycudann|flash_?attn|xformers|spconv|apex)(?:_|\.)")
 _SHORT = 4000  # bytes; a longer function does more than to record a graph
+# What a test puts a stand-in in place of: torch.cuda's functions, and what moves to CUDA's device.
+_REPLACED = re.compile(r"torch\.(?:cuda\b|(?:Tensor|nn\.Module)\.cuda$)")
 _MARK = re.compile(r"pytest\.mark\.\w*cuda\w*")
 
 
@@ -344,11 +346,16 @@ class Kernels:
             first = call.args[0]
             text = first.value if isinstance(first, ast.Constant) else self._resolve(first)
             name = str(text)
-            if "torch.cuda" not in name:
+            if not _REPLACED.search(name):
                 continue
             around = [up for _, up in ancestors(call) if isinstance(up, FUNCTIONS)]
-            for function in filter(_is_test, around[-1:]):
-                self._parts[id(function)] = f"a test that replaces {name[name.index('torch') :]}"
+            theirs = name[name.index("torch") :]
+            for function in around[-1:]:
+                if _is_test(function):
+                    self._parts[id(function)] = f"a test that replaces {theirs}"
+                elif self._is_fixture(function):
+                    self._parts[id(function)] = f"a test's part that replaces {theirs}"
+                    self._find_served(function.name, theirs)
         for kind in (*FUNCTIONS, ast.ClassDef):
             for node in self._names.all(kind):
                 for mark in getattr(node, "decorator_list", ()):
@@ -356,6 +363,18 @@ class Kernels:
                     replaced = given.value if isinstance(given, ast.Constant) else None
                     if isinstance(replaced, str) and replaced.startswith("torch.cuda."):
                         self._parts[id(node)] = f"a test that replaces {replaced}"
+
+    def _is_fixture(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+        made = (d.func if isinstance(d, ast.Call) else d for d in function.decorator_list)
+        return any(self._resolve(name) == "pytest.fixture" for name in made)
+
+    def _find_served(self, fixture: str, replaced: str) -> None:
+        """Tests that a fixture with a stand-in serves: `def test_it(mock_device):`."""
+        for kind in FUNCTIONS:
+            for node in self._names.all(kind):
+                assert isinstance(node, FUNCTIONS)
+                if any(arg.arg == fixture for arg in all_arguments(node.args)):
+                    self._parts[id(node)] = f"a test that replaces {replaced}"
 
 
 def _is_test(node: ast.AST) -> bool:

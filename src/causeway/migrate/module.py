@@ -28,6 +28,7 @@ from causeway.migrate.names import (
     before,
     block,
     brought,
+    import_before,
     statement,
 )
 from causeway.migrate.own import NOTHING, Own
@@ -143,6 +144,15 @@ def _all_of(test: ast.expr | None) -> list[ast.expr]:
     return [] if test is None else [test]
 
 
+_MISSES = re.compile(r"Import|ModuleNotFound|\bException\b")
+
+
+def _goes_on(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler takes a failed import, and does not end the program."""
+    takes = handler.type is None or _MISSES.search(ast.unparse(handler.type)) is not None
+    return takes and not isinstance(handler.body[-1], ast.Raise)
+
+
 def _leaves(node: ast.If) -> bool:
     """Whether a branch leaves its block, and there is no other one."""
     return not node.orelse and isinstance(node.body[-1], ast.Return | ast.Raise | ast.Continue)
@@ -178,6 +188,7 @@ class Module:
         self.target_used = False
         # What the spelling of the next change asks for; granted when the change is made.
         self._asks_for: list[Callable[[], object]] = []
+        self._unnamed = False  # it asks for torch where the module has no name for it
         self.names_left: list[ast.AST] = []  # "cuda" that may be no device: what is set or returned
         self.said_in_tests: list[ast.AST] = []  # "cuda" that stays among the arguments of a call
         self.types_left: list[ast.AST] = []  # names of CUDA's tensor types as strings
@@ -192,6 +203,7 @@ class Module:
         self.guards: list[tuple[ast.stmt, Edit]] = []  # conditions that were put before statements
         self.folds: list[Fold] = []
         self.renamed: set[str] = set()  # attributes of options that got another name
+        self.choosing: dict[int, bool] = {}  # by id of a function: whether it gives a device
         self._torch_names: dict[int, str] = {}
         self._script_names: set[str] | None = None
         self._uses: list[Use] | None = None
@@ -216,6 +228,18 @@ class Module:
             return True
         top = self.names.module
         return any(b.value and brought(b.value) for found in top.bindings.values() for b in found)
+
+    @functools.cached_property
+    def torch_optional(self) -> bool:
+        """Whether torch is imported in functions alone, and one goes on where that fails."""
+        top = self.names.module
+        if self.names.stars or self._torch_name(top):
+            return False
+        return any(
+            "torch" in _heads(node) and isinstance(up, ast.Try) and child in up.body
+            and any(map(_goes_on, up.handlers))
+            for node in self.imports() for child, up in ancestors(node)
+        )  # fmt: skip
 
     @property
     def other_framework(self) -> bool:
@@ -434,9 +458,16 @@ class Module:
         """
         self.done.add(id(node))
         asked, self._asks_for = self._asks_for, []
+        unnamed, self._unnamed = self._unnamed, False
         if self.kept(node) or not self.settings.wants(rule.code):
             return False
         edits = list(edits)
+        if unnamed and self.torch_optional:
+            self._draft(
+                rule, node, "manual", "the module does without torch where it is not installed",
+                "Import torch here, and ask it for the device.", api, category, "warning",
+            )  # fmt: skip
+            return False
         if not self.vendor and self._scripted(node):
             self._draft(
                 rule, node, "manual", "TorchScript sees no variable of the module here",
@@ -516,7 +547,7 @@ class Module:
     ) -> None:
         """Say that a place stays as it is. `breaking`: it fails where there is no CUDA."""
         self.done.add(id(node))
-        self._asks_for = []
+        self._asks_for, self._unnamed = [], False
         if self.kept(node) or not self.settings.wants(rule.code):
             return
         if breaking:
@@ -656,6 +687,7 @@ class Module:
         name = self._torch_name(node.scope)  # type: ignore[attr-defined]
         if name:
             return name
+        self._unnamed = True
         self._asks_for.append(lambda: setattr(self, "torch_wanted", True))
         return "torch"
 
@@ -695,6 +727,10 @@ class Module:
                     if name not in self.names.used
                 )
             )
+        name = self._torch_name(node.scope)  # type: ignore[attr-defined]
+        self._unnamed |= not name or (
+            self.torch_optional and import_before(self.names, name, node) is None
+        )
         self._asks_for.append(lambda: self.helper_wanted.append(node))
         return self._helper
 

@@ -66,6 +66,7 @@ class Names:
         self._exported = exported  # what `from torch.cuda import *` brings
         self._memo: dict[tuple[int, str], str | None] = {}
         self._declared: list[tuple[Scope, str]] = []  # by `global`
+        self.loads: dict[str, list[ast.Name]] = {}  # by the name that is read
         tree.up = None  # type: ignore[attr-defined]
         self._visit_all(tree)
 
@@ -198,6 +199,7 @@ class Names:
     def _name(self, node: ast.Name, scope: Scope) -> None:
         self.used.add(node.id)
         if isinstance(node.ctx, ast.Load):
+            self.loads.setdefault(node.id, []).append(node)
             return
         while scope.kind == "comprehension" and _walrus(node):
             scope = scope.parent  # type: ignore[assignment]
@@ -338,6 +340,13 @@ def called(call: ast.Call) -> str:
     return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
 
 
+def ends(stmt: ast.stmt) -> bool:
+    """Whether nothing of its block runs behind a statement: it leaves it, or ends the program."""
+    if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
+        return called(stmt.value) in ("exit", "quit", "_exit", "skip", "abort")
+    return isinstance(stmt, ast.Return | ast.Raise | ast.Continue | ast.Break)
+
+
 def statement(node: ast.AST) -> ast.stmt:
     """The statement that a node is in."""
     while not isinstance(node, ast.stmt):
@@ -371,3 +380,18 @@ def ancestors(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
     while getattr(node, "up", None) is not None:
         yield node, node.up  # type: ignore[attr-defined]
         node = node.up  # type: ignore[attr-defined]
+
+
+def import_before(names: Names, name: str, node: ast.AST) -> ast.stmt | None:
+    """The import that binds a name which is used at `node`, where it stands before that in a block
+    of the same function around it.
+    """
+    scope = names.holder(name, node.scope)  # type: ignore[attr-defined]
+    bound = {id(b.node) for b in scope.bindings[name]} if scope is not None else set()
+    for child, up in ancestors(node):
+        found = [s for s in before(child) if id(s) in bound] if isinstance(child, ast.stmt) else []
+        if found and isinstance(found[-1], ast.Import | ast.ImportFrom):
+            return found[-1]
+        if scope is None or up is scope.node:
+            break
+    return None

@@ -1,7 +1,8 @@
 """What a tree has of its own by CUDA's names, which one module alone does not show.
 
 Classes with a method `cuda`, modules with a function `cuda`, packages whose modules load a compiled
-extension, and whether the tree tells several vendors' devices apart. Nothing is run.
+extension, functions whose answer tensors are put on, and whether the tree tells several vendors'
+devices apart. Nothing is run.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from causeway.migrate.source import tree_of
@@ -60,6 +61,11 @@ _VENDOR = re.compile(
 _GIVES = re.compile(
     rb"""^[ \t]*return[ \t]+["'](cuda|npu|mlu|musa|hpu|gcu|sdaa)["'][ \t]*(?:#.*)?$""", re.M
 )
+# A function whose answer a module puts tensors on: `model.to(pick())`, `device = utils.pick()`.
+_PUTS = re.compile(
+    rb"(?:\.to\(|\btorch\.device\(|\b\w*device[ \t]*=|\bmap_location[ \t]*=)"
+    rb"[ \t]*(?:\w+\.)*(\w+)\(\)"
+)
 # These come with torch: a name of one alone tells no vendor's device from another's.
 _TORCHS = {b"cuda", b"xpu"}
 
@@ -91,6 +97,7 @@ class Own:
     wrappers: frozenset[str] = frozenset()
     beside_k2: frozenset[str] = frozenset()  # folders with a module that imports k2
     of_vendors: frozenset[str] = frozenset()  # modules that each are for one vendor's device
+    device_functions: frozenset[str] = frozenset()  # last names of those whose answer is a device
 
 
 NOTHING = Own()  # of a module that is read alone
@@ -98,90 +105,138 @@ NOTHING = Own()  # of a module that is read alone
 
 def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozenset()) -> Own:
     """What the modules of a tree have of their own. `extensions`: what it builds for CUDA."""
-    built = _imports_one_of(extensions)
-    classes: set[str] = set()
-    without_to: set[str] = set()
-    functions: set[str] = set()
-    kernels: set[str] = set()
-    imported: set[str] = set()
-    attributes: set[str] = set()
-    shared: set[str] = set()
-    triton: dict[Path, list[str]] = {}
-    number: Counter[Path] = Counter()
-    vendors: set[bytes] = set()
-    folders: dict[Path, set[str]] = {}
-    wrappers: set[str] = set()
-    top = root.resolve()
-    legacy = ctranslate2 = False
-    beside_k2: set[Path] = set()
-    by_rest: dict[tuple[Path, str], list[Path]] = {}
+    reading = _Reading(root, _imports_one_of(extensions))
     for path in paths:
-        name = path.parent.name if path.name == "__init__.py" else path.stem
+        reading.place(path)
+        reading.definitions(path)
+        with suppress(OSError):
+            data = path.read_bytes()
+            reading.kernels_of(path, data)
+            reading.types(data)
+            reading.vendors_of(path, data)
+            reading.libraries(path, data)
+            reading.functions |= {n.decode() for n in _PUTS.findall(data)}
+    return reading.found()
+
+
+@dataclass
+class _Reading:
+    """What was read so far, by theme; see Own."""
+
+    root: Path
+    built: re.Pattern[bytes] | None  # imports an extension that the tree builds
+    classes: set[str] = field(default_factory=set)
+    without_to: set[str] = field(default_factory=set)
+    modules: set[str] = field(default_factory=set)
+    functions: set[str] = field(default_factory=set)
+    kernels: set[str] = field(default_factory=set)
+    wrappers: set[str] = field(default_factory=set)
+    triton: dict[Path, list[str]] = field(default_factory=dict)  # by folder: its modules of kernels
+    number: Counter[Path] = field(default_factory=Counter)  # of the modules of a folder
+    imported: set[str] = field(default_factory=set)
+    attributes: set[str] = field(default_factory=set)
+    shared: set[str] = field(default_factory=set)
+    legacy: bool = False
+    vendors: set[bytes] = field(default_factory=set)
+    folders: dict[Path, set[str]] = field(default_factory=dict)
+    by_rest: dict[tuple[Path, str], list[Path]] = field(default_factory=dict)
+    ctranslate2: bool = False
+    k2: set[Path] = field(default_factory=set)
+
+    def place(self, path: Path) -> None:
+        """What the place of a module says."""
+        self.number[path.parent] += path.name != "__init__.py"
         if (vendor := path.parent.name) in _FOLDERS:
-            folders.setdefault(path.parent.parent, set()).add(vendor)
+            self.folders.setdefault(path.parent.parent, set()).add(vendor)
+
+    def definitions(self, path: Path) -> None:
+        """Classes with a method `cuda`, and modules with such a function."""
         tree = tree_of(path, _CUDA.search)
-        for node in ast.walk(tree) if tree is not None else ():
+        if tree is None:
+            return
+        for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 methods = {getattr(stmt, "name", "") for stmt in node.body}
                 if methods & _METHODS:
-                    classes.add(node.name)
+                    self.classes.add(node.name)
                     if "to" not in methods and _is_bare(node):
-                        without_to.add(node.name)
-        if tree is not None and any(_binds_cuda(stmt) for stmt in tree.body):
-            functions.add(name)
-        with suppress(OSError):
-            data = path.read_bytes()
-            # A program may be called after the device that it was tried on.
-            if (of_one := _MODULE.fullmatch(path.stem)) and b"__main__" not in data:
-                by_rest.setdefault((path.parent, of_one[2]), []).append(path)
-            imported |= {n.decode() for m in _TYPES.finditer(data) for n in _TYPE.findall(m[1])}
-            if _CTRANSLATE2.search(data) and _package(path, root):
-                ctranslate2 = True
-            if _K2.search(data):
-                beside_k2.add(path.parent)
-            number[path.parent] += path.name != "__init__.py"
-            if b"triton" in data and _TRITON.search(data):
-                module = ".".join(filter(None, (_package(path, root), path.stem)))
-                triton.setdefault(path.parent, []).append(module)
-            here = {n.decode() for n in _ATTRIBUTES.findall(data)}
-            shared |= here & attributes
-            attributes |= here
-            legacy = legacy or LEGACY.search(data) is not None
-            vendors |= {(m[1] or m[2] or m[3]).lower() for m in _VENDOR.finditer(data)}
-            given = {name.lower() for name in _GIVES.findall(data)}
-            vendors |= given if len(given) > 1 else set()
-            loads = _loads(path, data) or (built is not None and built.search(data) is not None)
-            if any(_compiles(path.parent / f"{n.decode()}.py") for n in _TAKES.findall(data)):
-                wrappers.add(path.resolve().relative_to(top).as_posix())
-                loads = True
-            if loads and (package := _package(path, root)):
-                kernels.add(package)
-    about = {m for found in triton.values() for m in found}
-    for folder, found in triton.items():
-        if len(found) * _MOST >= number[folder] and (package := _package(folder / "a.py", root)):
-            about.add(package)
-    own_folders = {
-        (home / "cuda").resolve().relative_to(top).as_posix()
-        for home, names in folders.items()
-        if "cuda" in names
-        and len(names) >= _SEVERAL
-        and (home / "cuda").resolve().is_relative_to(top)
-    }
-    return Own(
-        frozenset(classes), frozenset(without_to), frozenset(functions), frozenset(kernels),
-        frozenset(imported), frozenset(shared), frozenset(about), ctranslate2, legacy,
-        len(vendors) > 1 and bool(vendors - _TORCHS), frozenset(own_folders), frozenset(wrappers),
-        frozenset(
-            home.resolve().relative_to(top).as_posix()
-            for home in beside_k2 if home.resolve().is_relative_to(top)
-        ),
-        frozenset(
-            path.resolve().relative_to(top).as_posix()
-            for found in by_rest.values()
-            if len(found) > 1 and any(path.stem.startswith("cuda_") for path in found)
-            for path in found if path.resolve().is_relative_to(top)
-        ),
-    )  # fmt: skip
+                        self.without_to.add(node.name)
+        if any(map(_binds_cuda, tree.body)):
+            self.modules.add(path.parent.name if path.name == "__init__.py" else path.stem)
+
+    def kernels_of(self, path: Path, data: bytes) -> None:
+        """Modules that load compiled kernels, wrap them, or define some of Triton's."""
+        if b"triton" in data and _TRITON.search(data):
+            module = ".".join(filter(None, (_package(path, self.root), path.stem)))
+            self.triton.setdefault(path.parent, []).append(module)
+        loads = _loads(path, data) or (self.built is not None and bool(self.built.search(data)))
+        if any(_compiles(path.parent / f"{n.decode()}.py") for n in _TAKES.findall(data)):
+            self.wrappers |= self._names([path])
+            loads = True
+        if loads and (package := _package(path, self.root)):
+            self.kernels.add(package)
+
+    def types(self, data: bytes) -> None:
+        """Names and attributes that are called as tensor types are."""
+        self.imported |= {n.decode() for m in _TYPES.finditer(data) for n in _TYPE.findall(m[1])}
+        here = {n.decode() for n in _ATTRIBUTES.findall(data)}
+        self.shared |= here & self.attributes
+        self.attributes |= here
+        self.legacy = self.legacy or LEGACY.search(data) is not None
+
+    def vendors_of(self, path: Path, data: bytes) -> None:
+        """Vendors that the tree asks for, and modules that each are for one."""
+        # A program may be called after the device that it was tried on.
+        if (of_one := _MODULE.fullmatch(path.stem)) and b"__main__" not in data:
+            self.by_rest.setdefault((path.parent, of_one[2]), []).append(path)
+        self.vendors |= {(m[1] or m[2] or m[3]).lower() for m in _VENDOR.finditer(data)}
+        given = {name.lower() for name in _GIVES.findall(data)}
+        self.vendors |= given if len(given) > 1 else set()
+
+    def libraries(self, path: Path, data: bytes) -> None:
+        """Modules that need a library for the CPU and for CUDA's devices alone."""
+        if _CTRANSLATE2.search(data) and _package(path, self.root):
+            self.ctranslate2 = True
+        if _K2.search(data):
+            self.k2.add(path.parent)
+
+    def found(self) -> Own:
+        """What the tree has."""
+        triton = {m for found in self.triton.values() for m in found}
+        for folder, found in self.triton.items():
+            package = _package(folder / "a.py", self.root)
+            if package and len(found) * _MOST >= self.number[folder]:
+                triton.add(package)
+        return Own(
+            classes=frozenset(self.classes),
+            without_to=frozenset(self.without_to),
+            functions=frozenset(self.modules),
+            kernels=frozenset(self.kernels),
+            imported=frozenset(self.imported),
+            shared_types=frozenset(self.shared),
+            triton=frozenset(triton),
+            ctranslate2=self.ctranslate2,
+            legacy_tensors=self.legacy,
+            several_vendors=len(self.vendors) > 1 and bool(self.vendors - _TORCHS),
+            vendor_folders=self._names(
+                home / "cuda" for home, names in self.folders.items()
+                if "cuda" in names and len(names) >= _SEVERAL
+            ),
+            wrappers=frozenset(self.wrappers),
+            beside_k2=self._names(self.k2),
+            of_vendors=self._names(
+                path for found in self.by_rest.values()
+                if len(found) > 1 and any(path.stem.startswith("cuda_") for path in found)
+                for path in found
+            ),
+            device_functions=frozenset(self.functions),
+        )  # fmt: skip
+
+    def _names(self, paths: Iterable[Path]) -> frozenset[str]:
+        """Paths as they are named from the root, less those that lead out of it."""
+        top = self.root.resolve()
+        real = (path.resolve() for path in paths)
+        return frozenset(p.relative_to(top).as_posix() for p in real if p.is_relative_to(top))
 
 
 def _compiles(path: Path) -> bool:

@@ -12,7 +12,7 @@ from causeway.compat import System
 from causeway.migrate import advice, knowledge, systems, unparsable, visible, whole
 from causeway.migrate.finding import OUR_MISTAKE, FileInput, FileResult, Finding
 from causeway.migrate.module import Draft, Module
-from causeway.migrate.names import after, ancestors, brought
+from causeway.migrate.names import after, ancestors, brought, import_before
 from causeway.migrate.own import NOTHING, Own
 from causeway.migrate.rules import RUNS, cw118
 from causeway.migrate.settings import Settings
@@ -315,19 +315,14 @@ def _own_imports(module: Module) -> list[tuple[ast.stmt, str]]:
     found: dict[int, tuple[ast.stmt, str]] = {}
     for node in module.helper_wanted:
         name = module.torch(node)
-        scope = module.names.holder(name, node.scope)  # type: ignore[attr-defined]
-        bindings = scope.bindings[name] if scope is not None else []
-        stmt = bindings[0].node if len(bindings) == 1 else None
-        own = isinstance(stmt, ast.Import | ast.ImportFrom) and scope is not None
-        if not own or stmt.up is not scope.node or not _whole_line(module, stmt):  # type: ignore[union-attr, arg-type]
+        stmt = import_before(module.names, name, node)
+        if stmt is None or not _whole_line(module, stmt):
             return []
-        if module.source.start(node) < module.source.end(stmt):  # type: ignore[arg-type]
-            return []
-        for following in after(stmt):  # type: ignore[arg-type]
+        for following in after(stmt):
             if not isinstance(following, ast.Import | ast.ImportFrom):
                 break
             stmt = following
-        found[id(stmt)] = (stmt, name)  # type: ignore[assignment]
+        found[id(stmt)] = (stmt, name)
     return list(found.values())
 
 

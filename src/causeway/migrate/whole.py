@@ -51,6 +51,11 @@ def _compared(module: Module) -> Iterator[ast.Compare]:
 def _behind_names(module: Module) -> None:
     """`if d == "cuda": x = x.cuda()`: what is behind a comparison that stays is CUDA's."""
     for compare in _compared(module):
+        up = compare.up  # type: ignore[attr-defined]
+        if isinstance(compare.ops[0], ast.In) and isinstance(up, ast.IfExp) and up.test is compare:
+            # "cuda" if "cuda" in backends else …: the word that was found
+            low, high = module.source.start(up.body), module.source.end(up.body)
+            _take(module, low, high, 'it is the word that was found, "cuda"', "CW101")
         if not isinstance(compare.ops[0], ast.Eq):
             continue
         for child, up in ancestors(compare):

@@ -11,12 +11,21 @@ import re
 from collections.abc import Iterable, Iterator
 
 from causeway.migrate.module import Module
-from causeway.migrate.names import FUNCTIONS, after, ancestors, called, statement
+from causeway.migrate.names import (
+    FUNCTIONS,
+    Binding,
+    after,
+    ancestors,
+    block,
+    called,
+    ends,
+    statement,
+)
 
 # Packages whose functions take CUDA's tensors. Triton is none: it serves several devices.
 _PACKAGES = frozenset({
-    "bitsandbytes", "causal_conv1d", "cupy", "flash_attn", "flashinfer", "mamba_ssm", "nvdiffrast",
-    "spconv", "tinycudann", "transformer_engine", "xformers",
+    "bit_decode", "bitsandbytes", "causal_conv1d", "cupy", "flash_attn", "flashinfer", "mamba_ssm",
+    "nvdiffrast", "spconv", "tinycudann", "transformer_engine", "xformers",
 })  # fmt: skip
 _PACKAGE = re.compile(
     r"flash_?attn|xformers|bitsandbytes|(?<![a-z])bnb(?![a-z])|flashinfer|transformer_engine"
@@ -110,7 +119,7 @@ def _behind(node: ast.AST) -> Iterator[ast.AST]:
             yield from (up.body, up.orelse)
         elif isinstance(up, ast.If) and up.test is child:
             yield from (*up.body, *up.orelse)
-            if isinstance(up.body[-1], ast.Return | ast.Raise | ast.Continue):
+            if ends(up.body[-1]):
                 yield from after(up)
         elif isinstance(up, ast.Assert) and up.test is child:
             yield from after(up)
@@ -133,9 +142,36 @@ def uses_package(module: Module, part: ast.AST) -> bool:
             if any(name.startswith("mmcv.ops.") for name in named):
                 return True  # compiled for CUDA, or for the few that mmcv is built for
             brought = {name.partition(".")[0] for name in named}
+            brought |= {name for b in bound for name in _tried(b)}
             if brought & _PACKAGES - module.own_packages:
                 return True
     return False
+
+
+def _tried(binding: Binding) -> set[str]:
+    """The packages whose import a switch stands for: `try: import mamba_ssm; FAST = True`."""
+    if not isinstance(getattr(binding.value, "value", None), bool):
+        return set()
+    around = next((up for _, up in ancestors(binding.node) if isinstance(up, ast.Try)), None)
+    brought: set[str] = set()
+    for stmt in around.body if around is not None else ():
+        if isinstance(stmt, ast.Import):
+            brought |= {alias.name.partition(".")[0] for alias in stmt.names}
+        elif isinstance(stmt, ast.ImportFrom) and not stmt.level:
+            brought.add((stmt.module or "").partition(".")[0])
+    return brought
+
+
+def guards_package(module: Module, stmt: ast.If) -> bool:
+    """Whether a program ends where a question is denied, and beside that where a package for CUDA
+    alone is missing: `if not torch.cuda.is_available(): exit()`, `if not HAS_FLASH: exit()`.
+    """
+    around = block(stmt)
+    at = around.index(stmt)
+    beside = [other for other in around[max(0, at - 1) : at + 2] if isinstance(other, ast.If)]
+    return len(beside) > 1 and all(ends(other.body[-1]) for other in beside) and any(
+        uses_package(module, other.test) for other in beside if other is not stmt
+    )  # fmt: skip
 
 
 _BRANCH = re.compile(r"\b(backends\.mps|mps|xpu)\.is_available\(\)")

@@ -306,6 +306,8 @@ def _for_library(module: Module, use: Use) -> bool:
     if isinstance(stmt, ast.Assert) and stmt.msg is not None:
         says = bool(_LIBRARY.search(module.text(stmt.msg)))
         return says or beside.says_only_cuda(module, stmt.msg)
+    if isinstance(stmt, ast.If) and beside.guards_package(module, stmt):
+        return True
     if isinstance(stmt, ast.If) and isinstance(stmt.body[-1], ast.Raise | ast.Return):
         asked = any(node is use.node for node in ast.walk(stmt.test))
         said = [

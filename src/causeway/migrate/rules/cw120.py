@@ -9,6 +9,7 @@ from causeway.migrate.module import Module, Use
 from causeway.migrate.names import ancestors
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import table
+from causeway.migrate.rules.roles import device_like
 from causeway.migrate.source import Edit
 
 RULE = Rule(
@@ -49,6 +50,8 @@ def run(module: Module) -> None:
         _literal(module, use)
     for use in module.uses(*_STATE):
         _state(module, use)
+    for options in module.names.all(ast.Dict) if not module.vendor else ():
+        _options(module, options)
     table.run(module, RULE)
 
 
@@ -81,6 +84,25 @@ def _context(module: Module, use: Use, name: str) -> None:
     module.done.add(id(use.node))
 
 
+def _options(module: Module, options: ast.Dict) -> None:
+    """Autocast's options as a dictionary: `{"device_type": "cuda", "enabled": amp}`. It is off on
+    the CPU too; CW101 changes the device.
+    """
+    given = {
+        key.value: value for key, value in zip(options.keys, options.values, strict=True)
+        if isinstance(key, ast.Constant)
+    }  # fmt: skip
+    device, enabled = given.get("device_type"), given.get("enabled")
+    if enabled is None or getattr(device, "value", "") != "cuda" or module.available(options):
+        return
+    if _off_on_cpu(module, enabled):
+        return
+    quote = module.quote_for(options)
+    edits = _and(module, enabled, f"{module.device_type(options)} != {quote}cpu{quote}")
+    if edits:
+        module.change(RULE, enabled, edits, "autocast stays off on the CPU", category="precision")
+
+
 def _state(module: Module, use: Use) -> None:
     """A question about autocast, or a setting of it, that means CUDA's as it names no device."""
     call, (api, given) = use.call, _STATE[use.api]
@@ -106,6 +128,8 @@ def _enabled(module: Module, call: ast.Call, name: str, position: int) -> list[E
     value = next((k.value for k in call.keywords if k.arg == "enabled"), None)
     if value is None and len(call.args) > position:
         value = call.args[position]
+    if value is not None and _off_on_cpu(module, value):
+        return []
     handed = next((k.value for k in call.keywords if k.arg is None), None)
     if value is None and isinstance(handed, ast.Name):  # **options, which may have it
         start, end, name = module.source.start(handed), module.source.end(handed), handed.id
@@ -120,6 +144,31 @@ def _enabled(module: Module, call: ast.Call, name: str, position: int) -> list[E
             at = module.source.open_paren(call) + 1
             return [Edit(at, at, f", enabled={condition}")]
         return [module.insert_last(call, f"enabled={condition}")]
+    return _and(module, value, condition)
+
+
+def _off_on_cpu(module: Module, value: ast.expr) -> bool:
+    """Whether a condition is false where there is no device: `device == "cuda"`, the question
+    whether there is one, also by a name that is set to one.
+    """
+    if isinstance(value, ast.Name):
+        bound = module.names.bindings(value)
+        set_to = bound[0].value if len(bound) == 1 else None
+        return set_to is not None and not isinstance(set_to, ast.Name) and (
+            _off_on_cpu(module, set_to)
+        )  # fmt: skip
+    if isinstance(value, ast.BoolOp) and isinstance(value.op, ast.And):
+        return any(_off_on_cpu(module, part) for part in value.values)
+    if module.asks(value):
+        return True
+    if not isinstance(value, ast.Compare) or len(value.ops) != 1:
+        return False
+    named = getattr(value.comparators[0], "value", "")
+    return isinstance(value.ops[0], ast.Eq) and named == "cuda" and device_like(module, value.left)
+
+
+def _and(module: Module, value: ast.expr, condition: str) -> list[Edit]:
+    """Edits that make `value and condition` of a value."""
     if isinstance(value, ast.Constant) and value.value is True:
         return [Edit(module.source.start(value), module.source.end(value), condition)]
     if isinstance(value, ast.Constant):

@@ -11,6 +11,7 @@ import ast
 import re
 from enum import Enum
 
+from causeway.migrate import flow
 from causeway.migrate.module import VENDORS, Module
 from causeway.migrate.names import FUNCTIONS, ancestors, called
 from causeway.migrate.rules.callees import kernel_of_cuda
@@ -79,6 +80,8 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
     word = _DEVICE_WORD if what == "device" else _BACKEND_WORD
     if _within_framework(node):
         return None
+    if not module.imports_torch and flow.shown_alone(module.names, node):
+        return None  # what a report says of other programs
     child: ast.AST = node
     direct = True
     while (up := getattr(child, "up", None)) is not None:
@@ -121,7 +124,7 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
                 return None
             if _added_to_devices(module, up, what, word):
                 return Role.TYPE
-            if child is up.args[0] and _field(up):
+            if _of_pytest(module, up) or (child is up.args[0] and _field(up)):
                 child = up
                 continue
             found = _positional(module, up, up.args.index(child), what, word)
@@ -141,8 +144,11 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             return Role.TYPE if certain or word.search(parameter) or _flows(module, parameter, what) else None  # noqa: E501  # fmt: skip
         elif isinstance(up, ast.Return):
             function = _function(up)
-            named_so = function is not None and word.search(function.name)
-            return Role.TYPE if certain or named_so else None
+            if function is not None and not certain:
+                certain = word.search(function.name) is not None or (
+                    what == "device" and chooses(module, function)
+                )
+            return Role.TYPE if certain else None
         elif isinstance(up, ast.Dict):
             if child in up.keys:
                 to_cpu = all(getattr(v, "value", "") == "cpu" for v in up.values)
@@ -192,6 +198,43 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
     return None
 
 
+def chooses(module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether what a function returns is a device, by where it goes: `model.to(pick())`,
+    `device = pick()`, here or in another module of the tree.
+    """
+    known = module.choosing.get(id(function))
+    if known is None:
+        module.choosing[id(function)] = False  # one that calls itself
+        known = function.name in module.own.device_functions or any(
+            role(module, call, "device") is not None
+            or any(
+                role(module, place, "device") is not None
+                for place in flow.arrivals(module.names, call) if place is not call
+            )
+            for call in flow.calls(module.names, function)
+        )  # fmt: skip
+        module.choosing[id(function)] = known
+    return known
+
+
+def _from_choice(module: Module, node: ast.expr) -> bool:
+    """Whether a call is that of such a function, or a variable is set to one."""
+    if isinstance(node, ast.Name):
+        values = [b.value for b in module.names.bindings(node)]
+        return any(isinstance(v, ast.Call) and _from_choice(module, v) for v in values)
+    if not isinstance(node, ast.Call):
+        return False
+    if called(node) in module.own.device_functions:
+        return True
+    bound = module.names.bindings(node.func) if isinstance(node.func, ast.Name) else []
+    return any(isinstance(b.node, FUNCTIONS) and chooses(module, b.node) for b in bound)
+
+
+def _of_pytest(module: Module, call: ast.Call) -> bool:
+    """Whether a call is a case among a test's: `pytest.param("cuda", marks=…)`."""
+    return module.resolve(call.func) == "pytest.param"
+
+
 def _given_to(node: ast.Tuple, member: ast.AST) -> ast.expr:
     """The name that gets a member of a tuple."""
     return node.up.targets[0].elts[[*map(id, node.elts)].index(id(member))]  # type: ignore[attr-defined,no-any-return]
@@ -212,6 +255,8 @@ def device_like(module: Module, node: ast.expr) -> bool:
         return device_like(module, node.value)
     if _of_deepspeed(module, node) or _is_piece(module, node):
         return False
+    if _from_choice(module, node):
+        return True
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Name) and node.func.id == "str" and len(node.args) == 1:
             return device_like(module, node.args[0])
@@ -437,6 +482,8 @@ def _among_devices(node: ast.expr, what: str) -> bool:
     known = _DEVICES if what == "device" else _BACKENDS
     if isinstance(node, ast.Starred | ast.Name):
         return False
+    if isinstance(node, ast.Call) and called(node) == "param" and node.args:  # a test's case
+        node = node.args[0]
     return (
         isinstance(node, ast.Constant)
         and isinstance(node.value, str)
