@@ -162,6 +162,38 @@ def test_a_module_whose_handler_ends_needs_torch() -> None:
     assert "device=accelerator.type" in convert(text)
 
 
+LAZY = """\
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Preprocessor:
+    def __init__(self, device_type: str = "gpu"):
+        import torch
+
+        if device_type == "cpu" or not torch.cuda.is_available():
+            self.device = torch.device("cpu")
+        else:
+            self.device = torch.device(f"cuda:{torch.cuda.current_device()}")
+
+    def of(self, x: "torch.Tensor"):
+        import torch
+
+        return x.cuda().type(torch.cuda.FloatTensor), torch.zeros(2).cuda(), x.is_cuda
+"""
+
+
+def test_a_module_that_imports_torch_for_types_alone_does_not_load_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    after = convert(LAZY)
+    assert "cuda" not in after
+    monkeypatch.setitem(sys.modules, "torch", None)
+    exec(after, {"__name__": "preprocessor"})
+
+
 # -- packages for CUDA by a switch
 
 SWITCH = "try:\n    from mamba_ssm import Mamba\n    FAST = True\nexcept ImportError:\n    FAST = False\n"
@@ -229,6 +261,54 @@ def test_a_case_of_a_test_is_converted_with_its_mark(cases: str) -> None:
     after = convert("import pytest\nimport torch\n\n" + cases.format(case))
     assert "pytest.param(accelerator.type, marks=" in after
     assert "torch.accelerator.is_available()" in after
+
+
+def test_what_is_added_to_a_list_of_devices_is_one() -> None:
+    text = 'devices = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])\n'
+    assert '"cuda"' not in convert(HEAD + text)
+    of_words = text.replace("devices", "kinds").replace('"cpu"', '"jit"')
+    assert convert(HEAD + of_words) == HEAD + of_words
+
+
+# -- what stays with what, all or nothing
+
+
+def test_a_question_that_an_import_brings_goes_with_what_is_behind_it() -> None:
+    text = "def f(x):\n    from torch.cuda import is_available\n    there = is_available()\n    if there:\n        x = x.cuda()\n    return x\n"
+    assert "cuda" not in convert(HEAD + text)
+
+
+def test_a_backend_of_a_runtime_for_cuda_stays() -> None:
+    text = 'def f(rank):\n    from sglang.srt import distributed as d\n    d.init(rank, "nccl")\n    d.start(1, backend="nccl")\n'
+    assert convert(HEAD + text) == HEAD + text
+
+
+def test_a_class_that_is_registered_by_its_name_stays_a_class() -> None:
+    text = "import torch.cuda.amp as amp\nfrom core import register\nScaler = register()(amp.GradScaler)\n"
+    assert convert(text) == text
+
+
+def test_a_seed_as_a_whole_number_is_the_same_seed() -> None:
+    text = "def f(seed):\n    torch.manual_seed(int(seed))\n    torch.cuda.manual_seed_all(int(seed))\n"
+    assert "cuda" not in convert(HEAD + text)
+
+
+def test_a_list_of_cudas_devices_that_a_report_shows_stays() -> None:
+    text = """\
+def info():
+    cuda_available = bool(torch.cuda.is_available())
+    count = int(torch.cuda.device_count()) if cuda_available else 0
+    names = []
+    for i in range(count):
+        try:
+            names.append(torch.cuda.get_device_name(i))
+        except RuntimeError:
+            names.append(f"cuda:{i}")
+    return {"cuda_available": cuda_available, "cuda_device_count": count, "cuda_devices": names}
+"""
+    assert convert(HEAD + text) == HEAD + text
+    moves = text.replace('"cuda_devices": names', '"models": [net.to(name) for name in names]')
+    assert convert(HEAD + moves) != HEAD + moves
 
 
 # -- autocast

@@ -64,6 +64,7 @@ _SAYS = re.compile(
 _PLAIN = frozenset({
     "bool", "int", "str", "float", "round", "range", "len", "list", "getattr", "hasattr",
 })  # fmt: skip
+_ADDS = ("append", "add", "extend")
 _DEVICES = re.compile(r"device|gpu|cuda|accelerator", re.I)
 _PLACES = frozenset({"device", "device_map", "map_location", "device_ids"})
 _MOCKED = re.compile(r"(?:mock|fake|patch)\w*cuda|cuda\w*(?:mock|fake|patch)")
@@ -182,10 +183,24 @@ class About:
         compared = isinstance(around, ast.Compare) or isinstance(up, ast.Subscript)
         if _DEVICE.fullmatch(text) and _listed_as_word(node):
             self._add(node, about=_STRONG, what=f'"{text}" as a word of the program')
+        elif _DEVICE.fullmatch(text) and self._listed_and_shown(node):
+            return
         elif _DEVICE.fullmatch(text) and " " not in text and not keyed and not compared:
             self._add(node, moves=1)
             if self._named_for_others(node):  # it stays with those alone, where the module does
                 self._weights.setdefault(id(self._names.tree), _Weight()).moves += _DECIDES
+
+    def _listed_and_shown(self, node: ast.AST) -> bool:
+        """Whether it goes to a list that is shown: `names.append(f"cuda:{i}")`."""
+        shown = node.up if isinstance(node.up, ast.JoinedStr) else node  # type: ignore[attr-defined]
+        call = shown.up  # type: ignore[attr-defined]
+        func = call.func if isinstance(call, ast.Call) and call.args == [shown] else None
+        return (
+            isinstance(func, ast.Attribute)
+            and func.attr in _ADDS
+            and isinstance(func.value, ast.Name)
+            and self._kept([func.value], 0) != "moves"
+        )
 
     def _named_for_others(self, node: ast.AST) -> bool:
         """Whether a device gets a name outside of functions by which they move tensors."""
@@ -344,7 +359,11 @@ class About:
             return _of_key(target.slice)
         if not isinstance(target, ast.Name):
             return "moves"
-        found = {self._shown(load, depth + 1) for load in flow.loads(self._names, target)}
+        found = {
+            self._shown(load, depth + 1)
+            for load in flow.loads(self._names, target)
+            if getattr(load.up, "attr", "") not in _ADDS  # type: ignore[attr-defined]
+        }
         return "moves" if "moves" in found else "cuda" if "cuda" in found else ""
 
     @staticmethod
@@ -422,7 +441,7 @@ def _listed_as_word(node: ast.AST) -> bool:
     """Whether it is added to a list that is none of devices: `found["backends"].append("cuda")`."""
     call = node.up  # type: ignore[attr-defined]
     func = call.func if isinstance(call, ast.Call) else None
-    if not isinstance(func, ast.Attribute) or func.attr not in ("append", "add"):
+    if not isinstance(func, ast.Attribute) or func.attr not in _ADDS:
         return False
     return call.args == [node] and not _DEVICES.search(ast.unparse(func.value))
 

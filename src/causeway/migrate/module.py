@@ -29,6 +29,7 @@ from causeway.migrate.names import (
     block,
     brought,
     import_before,
+    only_for_types,
     statement,
 )
 from causeway.migrate.own import NOTHING, Own
@@ -144,6 +145,11 @@ def _all_of(test: ast.expr | None) -> list[ast.expr]:
     return [] if test is None else [test]
 
 
+def _one_of(test: ast.expr) -> list[ast.expr]:
+    """What must all be false for a condition to be: `a` and `b` of `a or b`."""
+    return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) else [test]
+
+
 _MISSES = re.compile(r"Import|ModuleNotFound|\bException\b")
 
 
@@ -230,10 +236,19 @@ class Module:
         return any(b.value and brought(b.value) for found in top.bindings.values() for b in found)
 
     @functools.cached_property
+    def torch_at_top(self) -> bool:
+        """Whether the module has torch when it runs, and not for annotations alone."""
+        top = self.names.module
+        return any(
+            self.names.lookup(name, top) == "torch"
+            and any(not only_for_types(b.node) for b in bound)
+            for name, bound in top.bindings.items()
+        )
+
+    @functools.cached_property
     def torch_optional(self) -> bool:
         """Whether torch is imported in functions alone, and one goes on where that fails."""
-        top = self.names.module
-        if self.names.stars or self._torch_name(top):
+        if self.names.stars or self.torch_at_top:
             return False
         return any(
             "torch" in _heads(node) and isinstance(up, ast.Try) and child in up.body
@@ -814,9 +829,11 @@ class Module:
         child = node
         while (up := getattr(child, "up", None)) is not None:
             if isinstance(up, ast.IfExp) and child is up.orelse:
-                if self._denied(up.test):
+                if any(map(self._denied, _one_of(up.test))):
                     return True
-            elif isinstance(up, ast.If) and child in up.orelse and self._denied(up.test):
+            elif isinstance(up, ast.If) and child in up.orelse and any(
+                map(self._denied, _one_of(up.test))
+            ):  # fmt: skip
                 return True
             elif (isinstance(up, ast.If) and child in up.body) or (
                 isinstance(up, ast.IfExp) and child is up.body

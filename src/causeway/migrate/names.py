@@ -395,3 +395,11 @@ def import_before(names: Names, name: str, node: ast.AST) -> ast.stmt | None:
         if scope is None or up is scope.node:
             break
     return None
+
+
+def only_for_types(node: ast.AST) -> bool:
+    """Whether a node is under `if TYPE_CHECKING:`, which never runs."""
+    return any(
+        isinstance(up, ast.If) and child in up.body and "TYPE_CHECKING" in ast.dump(up.test)
+        for child, up in ancestors(node)
+    )

@@ -12,7 +12,7 @@ from causeway.compat import System
 from causeway.migrate import advice, knowledge, systems, unparsable, visible, whole
 from causeway.migrate.finding import OUR_MISTAKE, FileInput, FileResult, Finding
 from causeway.migrate.module import Draft, Module
-from causeway.migrate.names import after, ancestors, brought, import_before
+from causeway.migrate.names import after, brought, import_before, only_for_types
 from causeway.migrate.own import NOTHING, Own
 from causeway.migrate.rules import RUNS, cw118
 from causeway.migrate.settings import Settings
@@ -255,7 +255,7 @@ def _imports(module: Module) -> None:
     at_run_time = [
         n
         for n in (*module.imports(), *module.names.all(ast.Assign))
-        if n.scope is module.names.module and not _only_for_types(n)  # type: ignore[union-attr]
+        if n.scope is module.names.module and not only_for_types(n)  # type: ignore[union-attr]
     ]
     if helper and not (known and any(_binds(n, known) for n in at_run_time)):
         module.torch_wanted, known = True, "torch"
@@ -309,8 +309,7 @@ def _own_imports(module: Module) -> list[tuple[ast.stmt, str]]:
     """Where functions import torch themselves, each with torch's name there, if the module does
     not, and no other place needs the device: the module stays one that does not load torch.
     """
-    top = module.names.module
-    if any(module.names.lookup(n, top) == "torch" for n in top.bindings) or module.names.stars:
+    if module.torch_at_top or module.names.stars:
         return []
     found: dict[int, tuple[ast.stmt, str]] = {}
     for node in module.helper_wanted:
@@ -340,7 +339,7 @@ def _conditional_imports(module: Module, known: str) -> list[ast.stmt]:
     found: list[ast.stmt] = []
     for node in module.imports():
         scope = node.scope  # type: ignore[union-attr]
-        if scope is module.names.module and _binds(node, known) and not _only_for_types(node):
+        if scope is module.names.module and _binds(node, known) and not only_for_types(node):
             stmt: ast.stmt = node
             for following in after(node):
                 if not isinstance(following, ast.Import | ast.ImportFrom):
@@ -350,14 +349,6 @@ def _conditional_imports(module: Module, known: str) -> list[ast.stmt]:
             before = module.source.slice(module.source.line_start(start), start)
             found += [] if before.strip() else [stmt]
     return found
-
-
-def _only_for_types(node: ast.AST) -> bool:
-    """Whether a node is under `if TYPE_CHECKING:`, which never runs."""
-    return any(
-        isinstance(up, ast.If) and child in up.body and "TYPE_CHECKING" in ast.dump(up.test)
-        for child, up in ancestors(node)
-    )
 
 
 def _first_statement(module: Module) -> int:

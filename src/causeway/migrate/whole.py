@@ -34,9 +34,13 @@ def run(module: Module) -> None:
     _before_torch(module)
 
 
-def _stays(module: Module, compare: ast.expr) -> bool:
-    start, end = module.source.start(compare), module.source.end(compare)
-    return not any(start <= e.start and e.end <= end for e in module.edits)
+def _stays(module: Module, node: ast.expr) -> bool:
+    """Whether nothing of an expression is changed, nor what the import of a name in it brings."""
+    start, end = module.source.start(node), module.source.end(node)
+    return not any(start <= e.start and e.end <= end for e in module.edits) and not any(
+        d.kind == "changed" and not d.edits and start <= d.start and d.end <= end
+        for d in module.drafts
+    )
 
 
 def _compared(module: Module) -> Iterator[ast.Compare]:
@@ -132,9 +136,8 @@ def _beside_questions(module: Module) -> None:
         asked = module.resolve(call.func) or module.text(call.func)  # a function may be given torch
         if asked != "torch.cuda.is_available":
             continue
-        start, end = module.source.start(call), module.source.end(call)
         joined = call.up  # type: ignore[attr-defined]
-        if any(start <= e.start and e.end <= end for e in module.edits):
+        if not _stays(module, call):
             continue
         if isinstance(joined, ast.BoolOp) and isinstance(joined.op, ast.And):
             low, high = module.source.start(joined), module.source.end(joined)
@@ -169,7 +172,7 @@ def _behind_questions(module: Module) -> None:
     for question in asked:
         start, end = module.source.start(question), module.source.end(question)
         touched = any(e.start <= end and start <= e.end for e in module.edits)
-        if touched or module.kept(question):
+        if touched or not _stays(module, question) or module.kept(question):
             continue
         for part in (*_only_there(question), *_by_name(question, module)):
             low, high = module.source.start(part), module.source.end(part)

@@ -193,8 +193,10 @@ def _constant(module: Module, node: ast.Constant) -> None:
                 tip="If it is, write torch.accelerator.current_accelerator().type.",
                 severity="info",
             )  # fmt: skip
-        if isinstance(node.up, ast.Assign | ast.AnnAssign | ast.Return) or (  # type: ignore[attr-defined]
-            goes_elsewhere(module, statement(node))
+        up: ast.AST = node.up  # type: ignore[attr-defined]
+        listed = isinstance(up, ast.List | ast.Tuple | ast.Set)
+        if isinstance(up, ast.Assign | ast.AnnAssign | ast.Return) or (
+            goes_elsewhere(module, statement(node)) or (listed and isinstance(up.up, ast.IfExp))  # type: ignore[attr-defined]
         ):
             module.names_left.append(node)
         elif isinstance(node.up, ast.Call | ast.keyword):  # type: ignore[attr-defined]

@@ -235,9 +235,11 @@ def _around(module: Module, stmt: ast.stmt, wanted: str) -> bool:
 
 def _settled(node: ast.expr) -> bool:
     """Whether an expression is the same twice: `seed + rank`, `params["seed"]`; of calls only
-    `config.get("seed", 1)`.
+    `config.get("seed", 1)` and `int(seed)`.
     """
     if isinstance(node, ast.Call):
+        if getattr(node.func, "id", "") == "int" and len(node.args) == 1:
+            return _settled(node.args[0])
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         constant = all(isinstance(a, ast.Constant) for a in node.args) and not node.keywords
         return method == "get" and constant and _settled(node.func.value)  # type: ignore[attr-defined]

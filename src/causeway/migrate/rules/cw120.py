@@ -6,7 +6,7 @@ import ast
 
 from causeway.migrate import knowledge
 from causeway.migrate.module import Module, Use
-from causeway.migrate.names import ancestors
+from causeway.migrate.names import ancestors, called
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import table
 from causeway.migrate.rules.roles import device_like
@@ -195,6 +195,12 @@ def _named(module: Module, use: Use, name: str) -> None:
     if first and module.resolve(up.func) == "functools.partial":
         _partial(module, use, up, name)
         return
+    if isinstance(up, ast.Call) and node in up.args and _registers(up):
+        module.report(RULE, node, "manual", f"what is registered is the class {name} itself",
+                      tip="Register a class of your own that gives it the device.",
+                      api=use.api)  # fmt: skip
+        module.done.add(id(node))
+        return
     if _handed_on(module, node, use.api):
         new = f"lambda **options: {module.spelled(node, 'torch.amp.' + name)}("
         kind, quote = module.device_type(node), module.quote_for(node)
@@ -213,6 +219,12 @@ def _named(module: Module, use: Use, name: str) -> None:
         return
     module.change(RULE, node, module.rename(use, f"torch.amp.{name}"),
                   f"torch.amp.{name} serves every device", api=use.api)  # fmt: skip
+
+
+def _registers(call: ast.Call) -> bool:
+    """Whether a call keeps a class by its own name: `register()(GradScaler)`."""
+    made = call.func if isinstance(call.func, ast.Call) else call
+    return "regist" in called(made).lower()
 
 
 def _partial(module: Module, use: Use, call: ast.Call, name: str) -> None:

@@ -55,7 +55,7 @@ _FOREIGN = {
     "xgboost", "lightgbm", "catboost", "cupy", "numba", "jax", "tensorflow", "paddle", "mxnet",
     "onnxruntime", "faiss", "taichi", "warp", "cv2", "sklearn", "mindspore", "tinygrad", "pycuda",
     "cuda", "ctranslate2", "faster_whisper", "llama_cpp", "tvm", "isaacgym", "isaacgymenvs",
-    "vllm", "mindtorch",
+    "vllm", "sglang", "mindtorch",
 }  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
     if not module.imports_torch and flow.shown_alone(module.names, node):
         return None  # what a report says of other programs
     child: ast.AST = node
-    direct = True
+    direct, listed = True, False
     while (up := getattr(child, "up", None)) is not None:
         if isinstance(up, ast.IfExp) and child is not up.test:
             other = up.orelse if child is up.body else up.body
@@ -176,10 +176,15 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             if _of_profiler(up):
                 return None
             certain = certain or all(_among_devices(e, what) for e in up.elts)
+            listed = True  # more of them may be added
         elif isinstance(up, ast.FormattedValue):
             return Role.TYPE if certain else None
         elif isinstance(up, ast.BinOp) and isinstance(up.op, ast.Mod | ast.Add):
-            if child is not up.left:
+            other = up.right if child is up.left else up.left
+            if listed and isinstance(other, ast.List):
+                if not all(_among_devices(e, what) for e in other.elts):
+                    return None
+            elif child is not up.left:
                 return None
         elif isinstance(up, ast.For | ast.comprehension) and child is up.iter:
             loop = up.target
