@@ -194,6 +194,25 @@ def test_a_module_that_imports_torch_for_types_alone_does_not_load_it(
     exec(after, {"__name__": "preprocessor"})
 
 
+def test_a_tree_that_does_without_torch_keeps_modules_that_load_it_late(tmp_path: Path) -> None:
+    late = 'def f(device="cuda"):\n    import torch\n    if device == "cuda":\n        torch.cuda.synchronize()\n    return torch.zeros(2).cuda(), device\n'
+    guard = "try:\n    import torch\nexcept ImportError:\n    torch = None\n"
+    after = tree(tmp_path / "a", {"depth.py": late, "shapes.py": guard})["depth.py"]
+    assert after.startswith('def f(device="cuda"):\n    import torch\n    accelerator = ')
+    assert 'device == "cuda"' in after  # as its default
+    assert "torch.zeros(2).to(accelerator)" in after
+    ends = guard.replace("torch = None", "raise SystemExit from None")
+    after = tree(tmp_path / "b", {"depth.py": late, "shapes.py": ends})["depth.py"]
+    assert "def f(device=accelerator.type):" in after
+
+
+def test_a_module_that_takes_torch_in_a_branch_does_not_load_it() -> None:
+    text = "def f(given, x):\n    if given:\n        import torch as th\n        x = th.zeros(2).cuda()\n    return x.cuda()\n"
+    after = convert(text)
+    assert "\nimport torch\n" not in f"\n{after}"
+    assert "th.zeros(2).to(accelerator)" in after
+
+
 # -- packages for CUDA by a switch
 
 SWITCH = "try:\n    from mamba_ssm import Mamba\n    FAST = True\nexcept ImportError:\n    FAST = False\n"
@@ -276,6 +295,24 @@ def test_what_is_added_to_a_list_of_devices_is_one() -> None:
 def test_a_question_that_an_import_brings_goes_with_what_is_behind_it() -> None:
     text = "def f(x):\n    from torch.cuda import is_available\n    there = is_available()\n    if there:\n        x = x.cuda()\n    return x\n"
     assert "cuda" not in convert(HEAD + text)
+
+
+def test_a_name_beside_a_question_that_is_denied_stays_with_it() -> None:
+    text = 'def f(torch: Any, device):\n    if device.type == "cuda" and not torch.cuda.is_available():\n        raise RuntimeError("no CUDA")\n'
+    assert convert(text) == text
+
+
+def test_a_number_as_a_text_is_another_librarys_device() -> None:
+    text = 'def f():\n    return "0" if torch.cuda.is_available() else "cpu"\n'
+    assert convert(HEAD + text) == HEAD + text
+    assert "torch.accelerator" in convert(HEAD + text.replace('"0"', "0"))
+
+
+def test_what_is_shown_beside_a_label_is_a_report() -> None:
+    text = 'def show(log):\n    if torch.cuda.is_available():\n        log.pair("CUDA version", torch.version.cuda)\n        log.pair("GPU count", torch.cuda.device_count())\n'
+    assert convert(HEAD + text) == HEAD + text
+    used = text.replace('log.pair("GPU count", ', 'args.set("count", ')
+    assert convert(HEAD + used) != HEAD + used
 
 
 def test_a_backend_of_a_runtime_for_cuda_stays() -> None:

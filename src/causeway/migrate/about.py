@@ -329,7 +329,8 @@ class About:
                 if name == "format" or _SHOWS.search(name):
                     return "cuda" if named or self._with_text(child) else ""
                 if name not in _PLAIN:
-                    return "moves"
+                    label = _label(up, child)
+                    return "moves" if label is None else _of_key(label)
             elif isinstance(up, ast.Dict):
                 key = up.keys[up.values.index(child)] if child in up.values else None
                 return _of_key(key, _holder(up))
@@ -435,6 +436,16 @@ def _expected(test: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
         for n in named:
             if isinstance(n, ast.Constant) and _INDEXED.fullmatch(str(n.value)):
                 yield str(n.value)
+
+
+def _label(call: ast.Call, shown: ast.AST) -> ast.AST | None:
+    """The text before what a call shows, where its own answer is of no use:
+    `log.pair("CUDA version", torch.version.cuda)`.
+    """
+    if not isinstance(call.up, ast.Expr) or shown not in call.args[1:]:  # type: ignore[attr-defined]
+        return None
+    first = call.args[0]
+    return first if isinstance(getattr(first, "value", None), str) else None
 
 
 def _listed_as_word(node: ast.AST) -> bool:

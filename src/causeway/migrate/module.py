@@ -153,6 +153,18 @@ def _one_of(test: ast.expr) -> list[ast.expr]:
 _MISSES = re.compile(r"Import|ModuleNotFound|\bException\b")
 
 
+def _is_optional(node: ast.Import | ast.ImportFrom) -> bool:
+    """Whether a program may go on without an import: by a `try`, in a branch, for types."""
+    for child, up in ancestors(node):
+        if isinstance(up, ast.Try) and child in up.body and any(map(_goes_on, up.handlers)):
+            return True
+        if isinstance(up, ast.If):
+            return True
+        if isinstance(up, FUNCTIONS):
+            return False
+    return False
+
+
 def _goes_on(handler: ast.ExceptHandler) -> bool:
     """Whether a handler takes a failed import, and does not end the program."""
     takes = handler.type is None or _MISSES.search(ast.unparse(handler.type)) is not None
@@ -247,14 +259,14 @@ class Module:
 
     @functools.cached_property
     def torch_optional(self) -> bool:
-        """Whether torch is imported in functions alone, and one goes on where that fails."""
+        """Whether torch is imported in functions alone, and may be missing: one goes on where that
+        fails, or takes it in a branch; annotations alone name it; other modules of the tree do
+        without.
+        """
         if self.names.stars or self.torch_at_top:
             return False
-        return any(
-            "torch" in _heads(node) and isinstance(up, ast.Try) and child in up.body
-            and any(map(_goes_on, up.handlers))
-            for node in self.imports() for child, up in ancestors(node)
-        )  # fmt: skip
+        brings = [node for node in self.imports() if "torch" in _heads(node)]
+        return bool(brings) and (self.own.torch_optional or any(map(_is_optional, brings)))
 
     @property
     def other_framework(self) -> bool:
@@ -478,6 +490,7 @@ class Module:
             return False
         edits = list(edits)
         if unnamed and self.torch_optional:
+            self.breaking.append(node)
             self._draft(
                 rule, node, "manual", "the module does without torch where it is not installed",
                 "Import torch here, and ask it for the device.", api, category, "warning",

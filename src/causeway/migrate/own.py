@@ -61,6 +61,14 @@ _VENDOR = re.compile(
 _GIVES = re.compile(
     rb"""^[ \t]*return[ \t]+["'](cuda|npu|mlu|musa|hpu|gcu|sdaa)["'][ \t]*(?:#.*)?$""", re.M
 )
+# A module that does without torch where it is not installed.
+_WITHOUT_TORCH = re.compile(
+    rb"^([ \t]*)try:[^\n]*\n(?:\1[ \t]+[^\n]*\n){0,3}?\1[ \t]+(?:import|from)[ \t]+torch\b[^\n]*\n"
+    rb"(?:\1[ \t]+[^\n]*\n|[ \t]*\n){0,8}?"
+    rb"\1except[ \t]*\(?[\w., \t]*(?:Import|ModuleNotFound)Error[^\n]*\n[ \t]+"
+    rb"(?![ \t]|raise\b|(?:sys\.)?exit\b)",
+    re.M,
+)
 # A function whose answer a module puts tensors on: `model.to(pick())`, `device = utils.pick()`.
 _PUTS = re.compile(
     rb"(?:\.to\(|\btorch\.device\(|\b\w*device[ \t]*=|\bmap_location[ \t]*=)"
@@ -98,6 +106,7 @@ class Own:
     beside_k2: frozenset[str] = frozenset()  # folders with a module that imports k2
     of_vendors: frozenset[str] = frozenset()  # modules that each are for one vendor's device
     device_functions: frozenset[str] = frozenset()  # last names of those whose answer is a device
+    torch_optional: bool = False  # a module goes on where torch is not installed
 
 
 NOTHING = Own()  # of a module that is read alone
@@ -116,6 +125,8 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
             reading.vendors_of(path, data)
             reading.libraries(path, data)
             reading.functions |= {n.decode() for n in _PUTS.findall(data)}
+            if not reading.torch_optional and _WITHOUT_TORCH.search(data):
+                reading.torch_optional = True
     return reading.found()
 
 
@@ -142,6 +153,7 @@ class _Reading:
     by_rest: dict[tuple[Path, str], list[Path]] = field(default_factory=dict)
     ctranslate2: bool = False
     k2: set[Path] = field(default_factory=set)
+    torch_optional: bool = False
 
     def place(self, path: Path) -> None:
         """What the place of a module says."""
@@ -230,6 +242,7 @@ class _Reading:
                 for path in found
             ),
             device_functions=frozenset(self.functions),
+            torch_optional=self.torch_optional,
         )  # fmt: skip
 
     def _names(self, paths: Iterable[Path]) -> frozenset[str]:

@@ -22,6 +22,7 @@ def run(module: Module) -> None:
     """Take back what would be half of a change."""
     if module.vendor or not any(d.kind == "changed" for d in module.drafts):
         return
+    _by_default(module)
     _behind_names(module)
     _before_breaking(module)
     _beside_names(module)
@@ -137,6 +138,8 @@ def _beside_questions(module: Module) -> None:
         if asked != "torch.cuda.is_available":
             continue
         joined = call.up  # type: ignore[attr-defined]
+        if isinstance(joined, ast.UnaryOp):  # no device is there that was asked for
+            joined = joined.up  # type: ignore[attr-defined]
         if not _stays(module, call):
             continue
         if isinstance(joined, ast.BoolOp) and isinstance(joined.op, ast.And):
@@ -252,14 +255,34 @@ def _defaults(module: Module) -> None:
         function = next((up for _, up in ancestors(compare) if isinstance(up, FUNCTIONS)), None)
         if function is None or not names & {a.arg for a in all_arguments(function.args)}:
             continue
-        args = function.args
-        positional = [*args.posonlyargs, *args.args]
-        given = [*zip(reversed(positional), reversed(args.defaults), strict=False),
-                 *zip(args.kwonlyargs, args.kw_defaults, strict=True)]  # fmt: skip
-        for arg, default in given:
-            if default is not None and arg.arg in names:
+        for arg, default in _given(function.args):
+            if arg.arg in names:
                 low, high = module.source.start(default), module.source.end(default)
                 _take(module, low, high, 'the function compares it with "cuda", which stays')
+
+
+def _by_default(module: Module) -> None:
+    """The same the other way round: a question stays where the default that it is for does."""
+    for kind in FUNCTIONS:
+        for function in module.names.all(kind):
+            assert isinstance(function, FUNCTIONS)
+            stay = {
+                arg.arg for arg, default in _given(function.args)
+                if getattr(default, "value", "") == "cuda" and _stays(module, default)
+            }  # fmt: skip
+            for compare in ast.walk(function) if stay else ():
+                if isinstance(compare, ast.Compare) and getattr(compare.left, "id", "") in stay:
+                    low, high = module.source.start(compare), module.source.end(compare)
+                    _take(module, low, high, 'its default is "cuda", which stays', *_COMPARES)
+
+
+def _given(args: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr]]:
+    """The parameters that have a default, and that."""
+    positional = [*args.posonlyargs, *args.args]
+    yield from zip(reversed(positional), reversed(args.defaults), strict=False)
+    for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+        if default is not None:
+            yield arg, default
 
 
 def _before_torch(module: Module) -> None:

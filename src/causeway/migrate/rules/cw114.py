@@ -92,7 +92,7 @@ def run(module: Module) -> None:
             or (use.call and beside.is_switch_of_others(module, use.call))
             or (use.call and beside.named_switch_of_others(module, use.call))
             or (use.call and beside.feeds_faiss(module, use.call))
-            or (use.call and _counts_gpus(use.call))
+            or (use.call and (_counts_gpus(use.call) or _chooses_number(use.call)))
         ) and not module.vendor:
             module.report(
                 RULE, use.node, "portable", "an argument of a library that serves CUDA alone",
@@ -123,6 +123,22 @@ def _counts_gpus(call: ast.Call) -> bool:
         )
         for key, value in zip(held.keys, held.values, strict=True)
     )  # fmt: skip
+
+
+_NUMBER = re.compile(r"\d+(?:, *\d+)*")
+
+
+def _chooses_number(call: ast.Call) -> bool:
+    """Whether a question chooses a number of CUDA's device as a text, which torch does not take:
+    `"0" if torch.cuda.is_available() else "cpu"`, as Ultralytics names it.
+    """
+    choice = call.up  # type: ignore[attr-defined]
+    if not isinstance(choice, ast.IfExp) or choice.test is not call:
+        return False
+    number = getattr(choice.body, "value", None)
+    return getattr(choice.orelse, "value", "") == "cpu" and (
+        isinstance(number, str) and _NUMBER.fullmatch(number) is not None
+    )
 
 
 _COPIES = re.compile(r"ddp|fsdp|deepspeed", re.I)
