@@ -213,6 +213,13 @@ def test_a_module_that_takes_torch_in_a_branch_does_not_load_it() -> None:
     assert "th.zeros(2).to(accelerator)" in after
 
 
+def test_a_device_that_is_needed_before_torch_is_imported_has_its_line_above() -> None:
+    text = "import math\n\nif __name__ == '__main__':\n    model = Net().cuda()\n    import torch\n    x = torch.ones(2).cuda()\n"
+    after = convert(text)
+    line = after.index("accelerator = torch.accelerator")
+    assert after.index("import torch") < line < after.index("__main__")
+
+
 # -- packages for CUDA by a switch
 
 SWITCH = "try:\n    from mamba_ssm import Mamba\n    FAST = True\nexcept ImportError:\n    FAST = False\n"

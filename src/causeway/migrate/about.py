@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from causeway.migrate import flow
+from causeway.migrate import flow, vendors
 from causeway.migrate.names import FUNCTIONS, Names, all_arguments, ancestors, called
 
 _OUTWEIGHS = 4  # times that what is about CUDA must weigh what moves
@@ -28,8 +28,7 @@ _DEEP = 3  # names that an answer goes through before it is shown
 _OWN = re.compile(
     r"torch\.(?:version\.(?:cuda|hip)|backends\.cudnn\.version|cuda\.(?:nccl\.version|get_arch_list"
     r"|get_gencode_flags)|utils\.(?:cpp_extension|collect_env)(?:\..*)?|ops\.aten\._\w+)\Z"
-    r"|(?:pynvml|py3nvml|pycuda|cupy|tensorrt|ctranslate2|faster_whisper|bit_decode|numba\.cuda"
-    r"|nvidia\.dali)(?:\.|\Z)"
+    rf"|(?:{'|'.join(map(re.escape, sorted(vendors.packages('own'))))})(?:\.|\Z)"
 )
 # The same as a program names them without an import, or in words.
 _WORDS = re.compile(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from causeway.migrate import float64, knowledge, visible
+from causeway.migrate import float64, knowledge, vendors, visible
 from causeway.migrate.about import About
 from causeway.migrate.chains import compared_beside
 from causeway.migrate.finding import Category, Finding, Kind, Severity
@@ -57,28 +57,12 @@ _SPELLINGS = {
     "\2": "{torch}.accelerator.current_accelerator().type "
     'if {torch}.accelerator.is_available() else "cpu"',
 }
-_FRAMEWORKS = re.compile(
-    r"\b(array_api\w*|cupy|jax|tensorflow|paddle|mxnet|mindspore|tinygrad|jittor|numba|tvm)\b"
-)
-# Devices that come with a package of their own; who names one knows what it does.
-VENDORS = frozenset({
-    "npu", "mlu", "hpu", "musa", "gcu", "sdaa", "supa", "ipu", "dipu", "xla", "tpu",
-})  # fmt: skip
+_ARRAYS = re.compile(rf"\b(?:array_api\w*|{'|'.join(sorted(vendors.packages('arrays')))})\b")
+_ASKED = "|".join(vendors.ASKED)
 _VENDOR_ASKED = re.compile(
-    r"\bis_(?:torch_)?(npu|mlu|hpu|musa|gcu|sdaa|ipu|xpu)_available\b|\bis_torch_(cuda)_available\b"
-    r"|\bIS_(CUDA|MLU|MUSA|NPU|HPU|XPU|GCU|SDAA)_AVAILABLE\b|\bIS_(NVIDIA|AMD|INTEL|ASCEND|NPU)\b"
+    rf"\bis_(?:torch_)?({_ASKED}|ipu|xpu)_available\b|\bis_torch_(cuda)_available\b"
+    rf"|\bIS_(CUDA|XPU|{_ASKED.upper()})_AVAILABLE\b|\bIS_(NVIDIA|AMD|INTEL|ASCEND|NPU)\b"
 )
-# What runs models on CUDA by itself, with torch beside it.
-_RUNTIMES = {
-    "tensorrt", "onnxruntime", "paddle", "polygraphy", "pycuda", "torch_tensorrt", "torch2trt",
-}  # fmt: skip
-# A test that is skipped without them is about kernels for CUDA, if it speaks of CUDA.
-_NEEDS, _NEEDED = "pytest.importorskip", {"numba", "cupy", "pynvrtc"}
-# What a module hands tensors to, and has code for the CPU and for CUDA alone.
-_NEEDING = ("dgl", "kaldifeat")
-_LOSSES = {"warpctc_pytorch", "warp_rnnt", "warprnnt_pytorch"}  # for the CPU and CUDA
-# What onnxruntime runs a model by.
-PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
 _ASKED_AGAIN = 2  # times that a module asks torch for the device before a variable is shorter
 _KEEP = re.compile(rb"#\s*causeway:\s*keep\b")
 
@@ -211,7 +195,7 @@ class Module:
         self.said_in_tests: list[ast.AST] = []  # "cuda" that stays among the arguments of a call
         self.types_left: list[ast.AST] = []  # names of CUDA's tensor types as strings
         self.breaking: list[ast.AST] = []  # stays, and fails without CUDA
-        self._around: str | None = None  # one of _NEEDING
+        self._around: str | None = None  # a package of the kind "around"
         self.fragile: list[tuple[ast.AST, str]] = []  # a name that some devices' modules lack
         self._helper = ""
         self.chosen_late = self.chosen_late or (
@@ -266,14 +250,17 @@ class Module:
         if self.names.stars or self.torch_at_top:
             return False
         brings = [node for node in self.imports() if "torch" in _heads(node)]
-        return bool(brings) and (self.own.torch_optional or any(map(_is_optional, brings)))
+        late = [node for node in brings if not only_for_types(node)]
+        return bool(late) and (
+            self.own.torch_optional or len(late) < len(brings) or any(map(_is_optional, late))
+        )
 
     @property
     def other_framework(self) -> bool:
         """Whether it never imports torch, and speaks of an array library that has devices."""
         if self.imports_torch or self.names.stars:
             return False
-        return bool(_FRAMEWORKS.search(self.source.text))
+        return bool(_ARRAYS.search(self.source.text))
 
     # -- what rules ask
 
@@ -1012,7 +999,7 @@ class Module:
             }
             named = {
                 n.attr for n in self.names.all(ast.Attribute)
-                if n.attr in VENDORS and self.resolve(n.value) == "torch"
+                if n.attr in vendors.DEVICES and self.resolve(n.value) == "torch"
             }  # fmt: skip
             self._vendors = asked | named
         in_folder = any(self.path.startswith(f"{f}/") for f in self.own.vendor_folders)
@@ -1025,7 +1012,10 @@ class Module:
         module imported. "" where it is torch's.
         """
         if self._runtimes is None:
-            words = (*_RUNTIMES, *_LOSSES, *PROVIDERS, "importorskip")
+            words = (
+                *vendors.packages("runtime"), *vendors.packages("loss"), *vendors.PROVIDERS,
+                "importorskip",
+            )  # fmt: skip
             concerned = any(word in self.source.text for word in words)
             self._runtimes = (
                 {} if not concerned else {id(n): name for n, name in self._found_runtimes()}
@@ -1047,7 +1037,7 @@ class Module:
                 "kaldifeat" for n in self.imports() for alias in n.names
                 if alias.name.startswith("Kaldifeat")
             }  # fmt: skip
-            self._around = next((name for name in _NEEDING if name in brought), "")
+            self._around = next(iter(sorted(vendors.packages("around") & brought)), "")
         if self._around:
             return self._around
         if not self._runtimes:
@@ -1067,23 +1057,24 @@ class Module:
 
     def _found_runtimes(self) -> Iterator[tuple[ast.AST, str]]:
         """The classes and functions that another runtime is for."""
+        runtimes, losses = vendors.packages("runtime"), vendors.packages("loss")
         for node in self.imports():
             for head in _heads(node):
-                if head in _RUNTIMES:
+                if head in runtimes:
                     yield from ((up, head) for up in self._home(node))
         for name_node in self.names.all(ast.Name):
             head = self.resolve(name_node).partition(".")[0]
-            if head in _RUNTIMES:
+            if head in runtimes:
                 yield from ((up, head) for up in self._home(name_node))
-            elif head in _LOSSES:  # the module around the loss; a program has much else to do
+            elif head in losses:  # the module around the loss; a program has much else to do
                 homes = self._home(name_node)
                 yield from ((up, head) for up in homes if isinstance(up, ast.ClassDef))
         for constant in self.names.all(ast.Constant):
-            if constant.value in PROVIDERS:
+            if constant.value in vendors.PROVIDERS:
                 yield from ((up, "onnxruntime") for up in self._home(constant)[:1])
-            elif constant.value in _NEEDED:
+            elif constant.value in vendors.packages("tested"):
                 call = constant.up  # type: ignore[attr-defined]
-                if isinstance(call, ast.Call) and self.resolve(call.func) == _NEEDS:
+                if isinstance(call, ast.Call) and self.resolve(call.func) == "pytest.importorskip":
                     yield from ((up, constant.value) for up in self._home(constant)[:1])
 
     @staticmethod
@@ -1470,7 +1461,7 @@ def _of_cuda_alone(test: ast.expr) -> bool:
             isinstance(n, ast.Constant) and n.value == "cuda"
             for n in (test.left, *test.comparators)
         )
-        and any(word.partition(":")[0] in VENDORS for word in compared_beside(test))
+        and any(word.partition(":")[0] in vendors.DEVICES for word in compared_beside(test))
     )
 
 

@@ -15,11 +15,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from causeway.migrate import vendors
 from causeway.migrate.source import tree_of
 
 # A method, a function or an import of it; indented or not.
-_CUDA = re.compile(rb"\bdef[ \t]+(?:cuda|npu|mlu|dipu)[ \t]*\(|\bimport\b[^#]{0,400}\bcuda\b")
-_METHODS = {"cuda", "npu", "mlu", "dipu"}
+_CUDA = re.compile(
+    rb"\bdef[ \t]+(?:%b)[ \t]*\(|\bimport\b[^#]{0,400}\bcuda\b"
+    % "|".join(sorted(vendors.METHODS)).encode()
+)
 # How a module loads what was compiled for it.
 _LOADS = re.compile(
     rb"\bload_ext\(|\btorch\.(?:ops|classes)\.load_library\("
@@ -51,16 +54,15 @@ _CTRANSLATE2 = re.compile(rb"^(?:from|import)[ \t]+(?:ctranslate2|faster_whisper
 # Attributes that are called as tensor types are: self.Tensor, opt.FloatTensor.
 _ATTRIBUTES = re.compile(rb"\b(?!torch\b|th\b|cuda\b)\w+\.(\w*Tensor)\b")
 LEGACY = re.compile(rb"\b(?:torch|th)\.Tensor\(")
+_ASKED = "|".join(vendors.ASKED).encode()
 # Vendors of which a tree has a name or a question: IS_NPU, is_torch_mlu_available(), IS_NVIDIA.
 _VENDOR = re.compile(
-    rb"\bIS_(AMD|INTEL|NVIDIA|ASCEND|NPU|MLU|MUSA|HPU|GCU|SDAA)(?:_AVAILABLE)?\b"
-    rb"|\bdef[ \t]+is_(?:torch_)?(npu|mlu|hpu|musa|gcu|sdaa)_available\b"
-    rb"|\bis_torch_(cuda|xpu|npu|mlu|hpu|musa)_available\b"
+    rb"\bIS_(AMD|INTEL|NVIDIA|ASCEND|%b)(?:_AVAILABLE)?\b"
+    rb"|\bdef[ \t]+is_(?:torch_)?(%b)_available\b"
+    rb"|\bis_torch_(cuda|xpu|npu|mlu|hpu|musa)_available\b" % (_ASKED.upper(), _ASKED)
 )
 # A function that names the device that is there, which may be one of several vendors'.
-_GIVES = re.compile(
-    rb"""^[ \t]*return[ \t]+["'](cuda|npu|mlu|musa|hpu|gcu|sdaa)["'][ \t]*(?:#.*)?$""", re.M
-)
+_GIVES = re.compile(rb"""^[ \t]*return[ \t]+["'](cuda|%b)["'][ \t]*(?:#.*)?$""" % _ASKED, re.M)
 # A module that does without torch where it is not installed.
 _WITHOUT_TORCH = re.compile(
     rb"^([ \t]*)try:[^\n]*\n(?:\1[ \t]+[^\n]*\n){0,3}?\1[ \t]+(?:import|from)[ \t]+torch\b[^\n]*\n"
@@ -169,7 +171,7 @@ class _Reading:
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 methods = {getattr(stmt, "name", "") for stmt in node.body}
-                if methods & _METHODS:
+                if methods & vendors.METHODS:
                     self.classes.add(node.name)
                     if "to" not in methods and _is_bare(node):
                         self.without_to.add(node.name)

@@ -12,7 +12,14 @@ from causeway.compat import System
 from causeway.migrate import advice, knowledge, systems, unparsable, visible, whole
 from causeway.migrate.finding import OUR_MISTAKE, FileInput, FileResult, Finding
 from causeway.migrate.module import Draft, Module
-from causeway.migrate.names import after, brought, import_before, only_for_types
+from causeway.migrate.names import (
+    FUNCTIONS,
+    after,
+    ancestors,
+    brought,
+    import_before,
+    only_for_types,
+)
 from causeway.migrate.own import NOTHING, Own
 from causeway.migrate.rules import RUNS, cw118
 from causeway.migrate.settings import Settings
@@ -264,7 +271,9 @@ def _imports(module: Module) -> None:
     torch_import = next((s for s in body if _imports_torch(s)), None)
     source = module.source
     newline = source.newline
-    if module.torch_wanted and not any(_binds(n, "torch") for n in at_run_time):
+    conditional = _conditional_imports(module, known) if helper else []
+    early = bool(conditional) and _asks_before(module, conditional)
+    if early or (module.torch_wanted and not any(_binds(n, "torch") for n in at_run_time)):
         lines.append("import torch")
         torch_import = None
     if vendor_line:
@@ -281,7 +290,7 @@ def _imports(module: Module) -> None:
         module.edits.append(Edit(at, at, gap + newline.join(lines) + newline))
     if helper:
         text = f"{module.helper_name} = {module.question(known)}"
-        if conditional := _conditional_imports(module, known):
+        if conditional and not early:
             for stmt in conditional:
                 _beside(module, stmt, text)
             return
@@ -349,6 +358,20 @@ def _conditional_imports(module: Module, known: str) -> list[ast.stmt]:
             before = module.source.slice(module.source.line_start(start), start)
             found += [] if before.strip() else [stmt]
     return found
+
+
+def _asks_before(module: Module, conditional: list[ast.stmt]) -> bool:
+    """Whether a block that imports torch late needs the device before that:
+    `if __name__ == "__main__": model.cuda(); import torch`.
+    """
+    first = min(map(module.source.start, conditional))
+    blocks = [n.up for n in conditional]  # type: ignore[attr-defined]
+    return all(isinstance(up, ast.If) for up in blocks) and any(
+        module.source.start(node) < first
+        and any(module.within(node, up) for up in blocks)
+        and not any(isinstance(up, FUNCTIONS) for _, up in ancestors(node))
+        for node in module.helper_wanted
+    )
 
 
 def _first_statement(module: Module) -> int:

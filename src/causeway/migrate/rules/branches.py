@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-from causeway.migrate import knowledge
+from causeway.migrate import knowledge, vendors
 from causeway.migrate.chains import compared_beside
-from causeway.migrate.module import VENDORS, Module
+from causeway.migrate.module import Module
 from causeway.migrate.names import FUNCTIONS, all_arguments, ancestors, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.source import Edit
@@ -19,7 +19,7 @@ def for_each_vendor(node: ast.AST) -> bool:
     """Whether a question is one of several that ask for the devices of vendors, one after another:
     its branch is CUDA's, and stays.
     """
-    return any(name.partition(":")[0] in VENDORS for name in compared_beside(node))
+    return any(name.partition(":")[0] in vendors.DEVICES for name in compared_beside(node))
 
 
 def beside_vendor(node: ast.AST) -> bool:
@@ -32,7 +32,7 @@ def beside_vendor(node: ast.AST) -> bool:
             return False
         asked = {n.value for n in ast.walk(up.test) if isinstance(n, ast.Constant)}
         taken = getattr(up.body, "value", "")
-        if up.orelse is child and taken in VENDORS and taken in asked:
+        if up.orelse is child and taken in vendors.DEVICES and taken in asked:
             return True
         child = up
     return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from causeway.migrate import vendors
 from causeway.migrate.module import Module
 
 _CUDA_WORD = re.compile(r"(^|[._])(cuda|cu|nvcc)([._]|$)|cuda_kernel", re.I)
@@ -15,10 +16,6 @@ _EXTENSION = re.compile(r"(^|[._])(_ext|_C|ext_module|.*_ext|.*_cuda|.*_cuda_.*|
 _CPUS_AND_CUDAS = ("torch._native_multi_head_attention", "torch._transformer_encoder_layer_fwd")
 # Of torch's own, and of its sister libraries, which have kernels for other devices too.
 _NOT_OWN = ("aten", "prim", "prims", "c10d", "quantized", "torchvision", "torchaudio", "inductor")
-
-
-# Bindings of NVIDIA's libraries.
-_NVIDIAS = {"cudnn", "cublas", "cutlass"}
 
 
 def _own_operator(api: str) -> bool:
@@ -38,7 +35,7 @@ def kernel_of_cuda(module: Module, func: ast.expr) -> bool:
         return False
     name = ".".join([node.id, *reversed(parts)])
     api = module.resolve(func) or name
-    if api.partition(".")[0] in _NVIDIAS:
+    if api.partition(".")[0] in vendors.packages("bindings"):
         return True
     if "._C._cuda" in name or _own_operator(api) or api in _CPUS_AND_CUDAS:
         return True

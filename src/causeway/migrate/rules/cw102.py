@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 
+from causeway.migrate import vendors
 from causeway.migrate.module import Module
 from causeway.migrate.names import ancestors, called
 from causeway.migrate.rule import Rule
-from causeway.migrate.rules.roles import _FOREIGN as FOREIGN
 from causeway.migrate.source import Edit
 
 RULE = Rule(
@@ -40,7 +40,7 @@ def run(module: Module) -> None:
 
 def _call(module: Module, call: ast.Call, func: ast.Attribute, own: frozenset[str]) -> None:
     api = module.resolve(func)
-    if api.partition(".")[0] in FOREIGN or _is_module(module, func.value):
+    if api.partition(".")[0] in vendors.packages("foreign") or _is_module(module, func.value):
         return
     if api == "torch.Tensor.cuda":
         module.report(RULE, call, "manual", "the method is called by its class",

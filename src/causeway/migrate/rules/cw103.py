@@ -8,9 +8,9 @@ import re
 from causeway.migrate.module import Module
 from causeway.migrate.names import statement
 from causeway.migrate.rule import Rule
-from causeway.migrate.rules.beside import is_label
 from causeway.migrate.rules.branches import for_each_vendor, no_other, stated
 from causeway.migrate.rules.kernels import chooses_kernel
+from causeway.migrate.rules.labels import is_label
 from causeway.migrate.source import Edit
 
 RULE = Rule(

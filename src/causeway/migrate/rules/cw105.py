@@ -7,7 +7,7 @@ import ast
 from causeway.migrate.module import Module, Use
 from causeway.migrate.names import ancestors
 from causeway.migrate.rule import Rule
-from causeway.migrate.rules import beside, table
+from causeway.migrate.rules import elsewhere, labels, table
 from causeway.migrate.rules.kernels import builds_for_cuda
 from causeway.migrate.rules.roles import Role, role
 from causeway.migrate.source import Edit
@@ -34,12 +34,12 @@ def run(module: Module) -> None:
                 RULE, use.node, "portable", "it decides on code that is for CUDA alone",
                 tip="It is 0 on other devices, so that code is left out there.", api=use.api,
             )  # fmt: skip
-        elif use.call and beside.named_switch_of_others(module, use.call):
+        elif use.call and elsewhere.named_switch_of_others(module, use.call):
             module.report(
                 RULE, use.node, "portable", "it is a switch of a library for CUDA alone",
                 tip="Leave it, or give the library another device.", api=use.api,
             )  # fmt: skip
-        elif use.call and beside.is_count_of_cuda(module, use.call):
+        elif use.call and labels.is_count_of_cuda(module, use.call):
             module.report(
                 RULE, use.node, "portable", "a text beside it says that it is about CUDA",
                 tip="Leave it, or show the number of the devices in use too.", api=use.api,

@@ -10,7 +10,7 @@ from causeway.migrate import knowledge
 from causeway.migrate.module import Module, Use, alone
 from causeway.migrate.names import FUNCTIONS, after, ancestors, called, statement
 from causeway.migrate.rule import Rule
-from causeway.migrate.rules import beside, table
+from causeway.migrate.rules import beside, elsewhere, labels, other_devices, table
 from causeway.migrate.rules.kernels import (
     asks_capability,
     builds_for_cuda,
@@ -55,7 +55,7 @@ def run(module: Module) -> None:
                 RULE, use.node, "portable", 'it answers who asks for "cuda"',
                 tip="Other devices are not asked for by that name.", api=use.api,
             )  # fmt: skip
-        elif not module.vendor and use.call and beside.locates_checkpoint(module, use.call):
+        elif not module.vendor and use.call and elsewhere.locates_checkpoint(module, use.call):
             module.report(
                 RULE, use.node, "portable", "a checkpoint goes back to CUDA's device",
                 tip="Leave it: other devices read it to the CPU first.", api=use.api,
@@ -68,12 +68,12 @@ def run(module: Module) -> None:
             )  # fmt: skip
         elif not module.vendor and use.call and (word := _of_lightning(use.call)):
             _lightning(module, use, word)
-        elif not module.vendor and use.call and beside.says_nvidia(use.call):
+        elif not module.vendor and use.call and labels.says_nvidia(use.call):
             module.report(
                 RULE, use.node, "portable", "the answer has a name that says NVIDIA",
                 tip="Leave it: it is about one vendor's device.", api=use.api,
             )  # fmt: skip
-        elif not module.vendor and use.call and beside.asks_another(module, use.call):
+        elif not module.vendor and use.call and other_devices.asks_another(module, use.call):
             module.report(
                 RULE, use.node, "portable", "another vendor's device is asked for beside it",
                 tip="Leave it, or ask for any other device in a branch of its own.", api=use.api,
@@ -81,7 +81,7 @@ def run(module: Module) -> None:
         elif (
             not module.vendor
             and use.call
-            and (beside.is_label(module, use.call) or beside.named_label(module, use.call))
+            and (labels.is_label(module, use.call) or labels.named_label(module, use.call))
         ):
             module.report(
                 RULE, use.node, "portable", "a text beside it says that it is about CUDA",
@@ -89,9 +89,9 @@ def run(module: Module) -> None:
             )  # fmt: skip
         elif (
             surely_not_torch(module, use.node)
-            or (use.call and beside.is_switch_of_others(module, use.call))
-            or (use.call and beside.named_switch_of_others(module, use.call))
-            or (use.call and beside.feeds_faiss(module, use.call))
+            or (use.call and elsewhere.is_switch_of_others(module, use.call))
+            or (use.call and elsewhere.named_switch_of_others(module, use.call))
+            or (use.call and elsewhere.feeds_faiss(module, use.call))
             or (use.call and (_counts_gpus(use.call) or _chooses_number(use.call)))
         ) and not module.vendor:
             module.report(
@@ -101,7 +101,7 @@ def run(module: Module) -> None:
         elif (
             use.call and not module.vendor
             and ((names := _fragile(module, use)) or module.in_float64
-                 or beside.other_settings(module, use.call))
+                 or other_devices.other_settings(module, use.call))
         ):  # fmt: skip
             _widened(module, use, names)
         else:
@@ -218,7 +218,7 @@ def _widened(module: Module, use: Use, names: list[str]) -> None:
     if module.in_float64:
         asks += f" and not {torch}.backends.mps.is_available()"
         tip = "Apple's device has no float64; take the question away where float32 will do."
-    elif others := beside.other_settings(module, call):
+    elif others := other_devices.other_settings(module, call):
         asks += "".join(f" and not {torch}.{name}.is_available()" for name in others)
         tip = tip or "The branch behind it has settings of its own for that device."
     edits = [*module.rename(use, "torch.accelerator.is_available")]
@@ -321,7 +321,7 @@ def _for_library(module: Module, use: Use) -> bool:
     stmt = statement(use.node)
     if isinstance(stmt, ast.Assert) and stmt.msg is not None:
         says = bool(_LIBRARY.search(module.text(stmt.msg)))
-        return says or beside.says_only_cuda(module, stmt.msg)
+        return says or labels.says_only_cuda(module, stmt.msg)
     if isinstance(stmt, ast.If) and beside.guards_package(module, stmt):
         return True
     if isinstance(stmt, ast.If) and isinstance(stmt.body[-1], ast.Raise | ast.Return):
@@ -336,17 +336,17 @@ def _for_library(module: Module, use: Use) -> bool:
 def _decides_on_cuda(module: Module, use: Use) -> bool:
     if _for_library(module, use):
         return True
-    if beside.beside_narrow(use.node) or beside.copies_among_devices(module, use.node):
+    if beside.beside_narrow(use.node) or elsewhere.copies_among_devices(module, use.node):
         return True
     if use.call and beside.chooses_module(module, use.call):
         return True
-    if any(beside.asks_nvidia(module, part) for part in _by_attribute(use)):
+    if any(labels.asks_nvidia(module, part) for part in _by_attribute(use)):
         return True
     if names_build(use.node) or any(builds_for_cuda(node) for node in _by_name(module, use)):
         return True
     if _builds_extension(module) or _of_compiled(module, use) or _of_graphs_class(module, use):
         return True
-    if beside.of_graphs(use.node) or beside.in_requirement(use.node):
+    if beside.of_graphs(use.node) or labels.in_requirement(use.node):
         return True
     if beside.beside_build(module, use.node):
         return True
@@ -362,22 +362,22 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
     for up, region in _regions(use):
         if any(builds_for_cuda(node) or beside.sets_kernels(node) for node in region):
             return True
-        if any(beside.hands_cudas_module(module, part) for part in region):
+        if any(elsewhere.hands_cudas_module(module, part) for part in region):
             return True
         funcs = (n.func for part in region for n in ast.walk(part) if isinstance(n, ast.Call))
         if any(asks_capability(module, func) for func in funcs):
             return True
-        if any(beside.asks_nvidia(module, part) for part in region):
+        if any(labels.asks_nvidia(module, part) for part in region):
             return True
-        if any(beside.puts_faiss_on_gpus(module, part) for part in region):
+        if any(elsewhere.puts_faiss_on_gpus(module, part) for part in region):
             return True
-        if isinstance(up, ast.If) and up.body and beside.says_cuda_alone(module, up):
+        if isinstance(up, ast.If) and up.body and labels.says_cuda_alone(module, up):
             return True
         if isinstance(up, ast.If) and beside.has_torchs_code(up):
             return True
-        if isinstance(up, ast.If) and region == up.body and beside.shows_cuda(module, up.body):
+        if isinstance(up, ast.If) and region == up.body and labels.shows_cuda(module, up.body):
             return True
-        if isinstance(up, ast.If) and beside.is_for_each(module, up):
+        if isinstance(up, ast.If) and other_devices.is_for_each(module, up):
             return True
         if any(beside.cannot_do_without(module, node) for node in region):
             return True

@@ -7,7 +7,7 @@ import ast
 from causeway.migrate.module import Module
 from causeway.migrate.names import after, statement
 from causeway.migrate.rule import Rule
-from causeway.migrate.rules import beside
+from causeway.migrate.rules import elsewhere, labels
 from causeway.migrate.rules.branches import (
     for_each_vendor,
     no_other,
@@ -56,7 +56,7 @@ def _compare(module: Module, node: ast.Compare) -> None:
     module.done.add(id(literal))
     if stays_without_device(module, RULE, node):
         return
-    if beside.says_nvidia(node) and not module.vendor:
+    if labels.says_nvidia(node) and not module.vendor:
         module.report(RULE, node, "portable", "the answer has a name that says NVIDIA",
                       tip="Leave it: it is about one vendor's device.")  # fmt: skip
         return
@@ -99,7 +99,7 @@ def _compare(module: Module, node: ast.Compare) -> None:
         module.report(RULE, node, "portable", "what is for every other device follows",
                       tip="Leave it: they are told apart there.")  # fmt: skip
         return
-    if beside.locates_checkpoint(module, node):
+    if elsewhere.locates_checkpoint(module, node):
         module.report(RULE, node, "portable", "a checkpoint goes back to CUDA's device",
                       tip="Leave it: other devices read it to the CPU first.")  # fmt: skip
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from causeway.migrate import vendors
 from causeway.migrate.module import Module
 from causeway.migrate.rule import Rule
 from causeway.migrate.source import Edit
@@ -24,7 +25,7 @@ RULE = Rule(
 )
 _ASYNC = re.compile(r"\basync(?=\s*=[^=])")
 _STAND_IN = "asynk"  # as long, so that all places stay
-_METHODS = {"copy_", "cuda", "dipu", "mlu", "npu", "to", "type"}
+_METHODS = {"copy_", "to", "type", *vendors.METHODS}
 
 
 def parse(text: str) -> ast.Module | None:

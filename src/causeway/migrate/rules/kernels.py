@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import re
 
-from causeway.migrate.module import PROVIDERS, Module
+from causeway.migrate.module import Module
 from causeway.migrate.names import FUNCTIONS, ancestors, statement
-from causeway.migrate.rules import beside
+from causeway.migrate.rules import beside, labels
 from causeway.migrate.rules.callees import kernel_of_cuda
 from causeway.migrate.rules.roles import device_like
+from causeway.migrate.vendors import PROVIDERS
 
 _OPERATOR = ("torch.autograd.Function", "torch.autograd.function.Function")
 
@@ -38,7 +39,7 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
                     return True
         if isinstance(up, ast.If) and up.test is child:
             where = up  # outside of functions
-            if _refuses_others(module, up) or beside.says_cuda_alone(module, up):
+            if _refuses_others(module, up) or labels.says_cuda_alone(module, up):
                 return True
             if beside.has_torchs_code(up):
                 return True
@@ -142,7 +143,7 @@ def _refuses_others(module: Module, node: ast.If) -> bool:
     raised = node.body[0]
     if not isinstance(raised, ast.Raise) or "cuda" not in module.text(raised).lower():
         return False
-    if beside.says_only_cuda(module, raised):
+    if labels.says_only_cuda(module, raised):
         return True
     homes = (up for _, up in ancestors(node) if isinstance(up, ast.ClassDef))
     home = next(homes, None)

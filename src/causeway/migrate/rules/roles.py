@@ -11,8 +11,8 @@ import ast
 import re
 from enum import Enum
 
-from causeway.migrate import flow
-from causeway.migrate.module import VENDORS, Module
+from causeway.migrate import flow, vendors
+from causeway.migrate.module import Module
 from causeway.migrate.names import FUNCTIONS, ancestors, called
 from causeway.migrate.rules.callees import kernel_of_cuda
 
@@ -50,16 +50,6 @@ _BACKEND_AT = {
     "torch.distributed.is_backend_available": 0,
 }
 _METHODS = {"to", "cuda", "to_empty", "pin_memory", "empty_like", "type_as"}
-# Packages whose "cuda" is no device of torch.
-_FOREIGN = {
-    "xgboost", "lightgbm", "catboost", "cupy", "numba", "jax", "tensorflow", "paddle", "mxnet",
-    "onnxruntime", "faiss", "taichi", "warp", "cv2", "sklearn", "mindspore", "tinygrad", "pycuda",
-    "cuda", "ctranslate2", "faster_whisper", "llama_cpp", "tvm", "isaacgym", "isaacgymenvs",
-    "vllm", "sglang", "mindtorch",
-}  # fmt: skip
-
-
-_FRAMEWORKS = {"tvm", "jax", "tensorflow", "paddle", "mxnet", "mindspore", "tinygrad"}
 
 
 class Role(Enum):
@@ -390,7 +380,7 @@ def _within_framework(node: ast.AST) -> bool:
     """
     return any(
         isinstance(stmt, ast.Import | ast.ImportFrom)
-        and any(name.partition(".")[0] in _FRAMEWORKS for name in (
+        and any(name.partition(".")[0] in vendors.packages("framework") for name in (
             [a.name for a in stmt.names] if isinstance(stmt, ast.Import) else [stmt.module or ""]
         ))
         for _, up in ancestors(node) if isinstance(up, FUNCTIONS)
@@ -433,7 +423,7 @@ def _by_vendor(node: ast.List | ast.Tuple | ast.Set) -> bool:
     # Apple's device, or Intel's, is left out: device.type not in {"cpu", "cuda", "xpu"}.
     refused = isinstance(node.up, ast.Compare) and len(names & {"xpu", "mps"}) == 1  # type: ignore[union-attr]
     told_apart = told_apart or refused
-    return not option and (bool(names & VENDORS) or told_apart)
+    return not option and (bool(names & vendors.DEVICES) or told_apart)
 
 
 def _of_lightning(node: ast.List | ast.Tuple | ast.Set) -> bool:
@@ -532,12 +522,15 @@ def _foreign(module: Module, call: ast.Call) -> bool:
     root = module.root(call.func)
     if root is not None and root.id == "torch_tensorrt":  # often by a helper that may not find it
         return True
-    if module.resolve(call.func).partition(".")[0] in _FOREIGN:
+    if module.resolve(call.func).partition(".")[0] in vendors.packages("foreign"):
         return True
     bound = module.names.bindings(call.func) if isinstance(call.func, ast.Name) else []
     return any(  # a class of the module's own on top of one
         isinstance(b.node, ast.ClassDef)
-        and any(module.resolve(base).partition(".")[0] in _FOREIGN for base in b.node.bases)
+        and any(
+            module.resolve(base).partition(".")[0] in vendors.packages("foreign")
+            for base in b.node.bases
+        )
         for b in bound
     )
 

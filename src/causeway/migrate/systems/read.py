@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from causeway.compat import System, names
-from causeway.migrate import knowledge
+from causeway.migrate import knowledge, vendors
 from causeway.migrate.finding import Category, Kind, Severity
-from causeway.migrate.module import VENDORS, Draft, Module, Use
+from causeway.migrate.module import Draft, Module, Use
 from causeway.migrate.names import Scope, ancestors, block, called, statement
 from causeway.migrate.systems import branches
 from causeway.migrate.systems.back import Piece
@@ -1009,7 +1009,7 @@ def _names_cuda(module: Module, joined: branches.Joined) -> ast.AST | None:
 
 def _names_others(module: Module, own: set[str]) -> bool:
     """Whether a module names devices of other vendors too."""
-    others = VENDORS - own - {"xla", "tpu"}
+    others = vendors.DEVICES - own - {"xla", "tpu"}
     if "xpu" in module.compared_words:  # torch's own, which the module tells from its own
         return True
     strings = {n.value for n in module.names.all(ast.Constant) if isinstance(n.value, str)}
@@ -1069,7 +1069,7 @@ def _only_asks(module: Module, reader: _Reader) -> bool:
     )
 
 
-_ASKED = re.compile(rf"is_(?:torch_)?(?:{'|'.join(sorted(VENDORS))}|mps|xpu)_available")
+_ASKED = re.compile(rf"is_(?:torch_)?(?:{'|'.join(sorted(vendors.DEVICES))}|mps|xpu)_available")
 
 
 def _serves_several(module: Module) -> bool:
