@@ -322,6 +322,23 @@ def test_what_is_shown_beside_a_label_is_a_report() -> None:
     assert convert(HEAD + used) != HEAD + used
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f():\n    return torch.cuda.is_available()  # Only True for CUDA, not MPS\n",
+        "def f():\n    # Only beneficial for CUDA\n    pinned = torch.cuda.is_available()\n    return pinned\n",
+        'def f(d):\n    word = "gpu" if torch.cuda.is_available() and d.type == "cuda" else "cpu"\n    return Trainer(accelerator=word)\n',
+    ],
+)
+def test_a_question_for_cuda_alone_stays_by_its_comment_or_lightnings_word(text: str) -> None:
+    assert convert(HEAD + text) == HEAD + text
+
+
+def test_a_question_beside_other_comments_and_words_is_converted() -> None:
+    text = 'def f():\n    there = torch.cuda.is_available()  # CUDA, or the CPU\n    word = "gpu" if torch.cuda.is_available() else "cpu"\n    return there, use(mode=word)\n'
+    assert "torch.cuda" not in convert(HEAD + text)
+
+
 def test_a_backend_of_a_runtime_for_cuda_stays() -> None:
     text = 'def f(rank):\n    from sglang.srt import distributed as d\n    d.init(rank, "nccl")\n    d.start(1, backend="nccl")\n'
     assert convert(HEAD + text) == HEAD + text

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from causeway.migrate import vendors
@@ -63,14 +64,10 @@ _VENDOR = re.compile(
 )
 # A function that names the device that is there, which may be one of several vendors'.
 _GIVES = re.compile(rb"""^[ \t]*return[ \t]+["'](cuda|%b)["'][ \t]*(?:#.*)?$""" % _ASKED, re.M)
-# A module that does without torch where it is not installed.
-_WITHOUT_TORCH = re.compile(
-    rb"^([ \t]*)try:[^\n]*\n(?:\1[ \t]+[^\n]*\n){0,3}?\1[ \t]+(?:import|from)[ \t]+torch\b[^\n]*\n"
-    rb"(?:\1[ \t]+[^\n]*\n|[ \t]*\n){0,8}?"
-    rb"\1except[ \t]*\(?[\w., \t]*(?:Import|ModuleNotFound)Error[^\n]*\n[ \t]+"
-    rb"(?![ \t]|raise\b|(?:sys\.)?exit\b)",
-    re.M,
-)
+_TORCH = re.compile(rb"^[ \t]+(?:import|from)[ \t]+torch\b", re.M)
+_MISSING = re.compile(rb"[ \t]*except\b.*(?:Import|ModuleNotFound)Error")
+_ENDS = re.compile(rb"[ \t]*(?:raise|(?:sys\.)?exit)\b")
+_AROUND = 3, 10  # lines of a `try:` before the import, and behind it
 # A function whose answer a module puts tensors on: `model.to(pick())`, `device = utils.pick()`.
 _PUTS = re.compile(
     rb"(?:\.to\(|\btorch\.device\(|\b\w*device[ \t]*=|\bmap_location[ \t]*=)"
@@ -127,7 +124,7 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
             reading.vendors_of(path, data)
             reading.libraries(path, data)
             reading.functions |= {n.decode() for n in _PUTS.findall(data)}
-            if not reading.torch_optional and _WITHOUT_TORCH.search(data):
+            if not reading.torch_optional and _does_without_torch(data):
                 reading.torch_optional = True
     return reading.found()
 
@@ -252,6 +249,24 @@ class _Reading:
         top = self.root.resolve()
         real = (path.resolve() for path in paths)
         return frozenset(p.relative_to(top).as_posix() for p in real if p.is_relative_to(top))
+
+
+def _does_without_torch(data: bytes) -> bool:
+    """Whether a module goes on where torch is not installed: `try: import torch`, and a handler
+    that does not end the program.
+    """
+    before, behind = _AROUND
+    for found in _TORCH.finditer(data):
+        above = data[: found.start()].rsplit(b"\n", before + 1)[-before - 1 :]
+        if not any(line.strip() == b"try:" for line in above):
+            continue
+        below = data[found.start() :].split(b"\n", behind)[1:behind]
+        for line, inside in pairwise(below):
+            if _MISSING.match(line):
+                if not _ENDS.match(inside):
+                    return True
+                break
+    return False
 
 
 def _compiles(path: Path) -> bool:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from causeway.migrate import knowledge
+from causeway.migrate import flow, knowledge
 from causeway.migrate.module import Module, Use, alone
 from causeway.migrate.names import FUNCTIONS, after, ancestors, called, statement
 from causeway.migrate.rule import Rule
@@ -68,6 +68,15 @@ def run(module: Module) -> None:
             )  # fmt: skip
         elif not module.vendor and use.call and (word := _of_lightning(use.call)):
             _lightning(module, use, word)
+        elif not module.vendor and use.call and (
+            _chooses_lightning(module, use.call)
+            or labels.noted_cuda_alone(module, statement(use.call))
+        ):  # fmt: skip
+            module.report(
+                RULE, use.node, "portable", "a comment or Lightning's word says that it is CUDA's",
+                tip='Leave it, or ask for the device that is used. Lightning has "auto".',
+                api=use.api,
+            )  # fmt: skip
         elif not module.vendor and use.call and labels.says_nvidia(use.call):
             module.report(
                 RULE, use.node, "portable", "the answer has a name that says NVIDIA",
@@ -171,6 +180,21 @@ def _of_lightning(call: ast.Call) -> ast.keyword | None:
         return None
     words = getattr(choice.body, "value", ""), getattr(choice.orelse, "value", "")
     return keyword if keyword.arg == "gpus" or words in _WORDS else None
+
+
+def _chooses_lightning(module: Module, call: ast.Call) -> bool:
+    """Whether a question, alone or beside others, chooses that word by a variable:
+    `word = "gpu" if torch.cuda.is_available() and wanted else "cpu"`, `Trainer(accelerator=word)`.
+    """
+    choice = next((up for _, up in ancestors(call) if isinstance(up, ast.IfExp | ast.stmt)), None)
+    if not isinstance(choice, ast.IfExp) or not module.within(call, choice.test):
+        return False
+    words = getattr(choice.body, "value", ""), getattr(choice.orelse, "value", "")
+    return words == ("gpu", "cpu") and any(
+        getattr(place.up, "arg", "") == "accelerator"  # type: ignore[attr-defined]
+        for place in flow.arrivals(module.names, choice)
+        if not module.within(place, choice)
+    )
 
 
 _WORDS = (("gpu", "cpu"), ("cuda", "cpu"), ("gpu", None), ("gpu", "auto"))

@@ -152,7 +152,7 @@ _TOOL = re.compile(r"(?:^|/)nvidia-smi(?:\s|$)")
 _REQUIRES = re.compile(r"(?:^|_)(?:requires?|needs?)_cuda$")
 _ALONE = re.compile(
     r"#.*(?:\bnon-?cuda\b|\b(?:false|off|not)\b.{0,20}\bmps\b"
-    r"|\bonly (?:on|for|supported (?:on|by)) cuda\b|\bcuda[- ]only\b)",
+    r"|\bonly (?:\w+ )?(?:on|for|supported (?:on|by)) cuda\b|\bcuda[- ]only\b)",
     re.I,
 )
 _THERE = re.compile(r"\bCUDA\b.{0,12}\bavail", re.I)
@@ -232,6 +232,22 @@ def says_cuda_alone(module: Module, node: ast.If) -> bool:
     if above.startswith("#") and (_ALONE.search(above) or _REQUIRING.search(above)):
         return True
     return len(text) < _NEAR and _ALONE.search(text) is not None
+
+
+def noted_cuda_alone(module: Module, stmt: ast.stmt) -> bool:
+    """Whether a comment on a simple statement, or above it, says that it is for CUDA alone:
+    `use_amp = torch.cuda.is_available()  # only for CUDA, not MPS`.
+    """
+    source = module.source
+    if (
+        isinstance(stmt, ast.If | ast.For | ast.While | ast.With | ast.Try)
+        or "#" not in source.text
+    ):
+        return False
+    start, end = source.start(stmt), source.end(stmt)
+    behind = source.slice(end, source.line_end(end))
+    above = source.slice(0, source.line_start(start)).rstrip().rpartition("\n")[2].strip()
+    return _ALONE.match(behind.strip()) is not None or _ALONE.match(above) is not None
 
 
 _NEAR = 2000  # bytes; a comment in a longer branch is about a part of it
