@@ -34,8 +34,7 @@ std::tuple<Tensor, Tensor> composite(const Tensor& input, at::IntArrayRef shape,
 }
 
 Operator& backward_operator() {
-  static Operator& op =
-      operator_for(named("aten::_fused_rms_norm_backward"));
+  static Operator& op = operator_for(named("aten::_fused_rms_norm_backward"));
   return op;
 }
 

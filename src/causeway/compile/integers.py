@@ -155,9 +155,9 @@ def _stands_for(node: Any) -> tuple[Any, Any, Any] | None:
 
 def _rectify(graph: Any, product: Any) -> None:
     """Make a relu part of its product."""
-    user = next(iter(product.users), None)
     if not _is_float_product(product) or len(product.users) != 1:
         return
+    user = next(iter(product.users))
     if user.target is not _aten.relu.default:
         return
     args = list(product.args)
