@@ -267,8 +267,8 @@ REAL = "\n\ndef test_real():\n    torch.ones(2, device='cuda')\n"
 
 
 def test_a_fixture_with_a_stand_in_for_cuda_stays_with_the_tests_that_it_serves() -> None:
-    assert convert(STAND_IN, "tests/test_loss.py") == STAND_IN
-    after = convert(STAND_IN + REAL, "tests/test_loss.py")
+    assert convert(STAND_IN, "test/test_loss.py") == STAND_IN
+    after = convert(STAND_IN + REAL, "test/test_loss.py")
     assert "device=accelerator" in after
     assert 'params=["cuda", "cpu"]' in after
     assert 'mock_device == "cuda"' in after
