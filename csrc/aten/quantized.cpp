@@ -445,15 +445,6 @@ Tensor conv_result(const Tensor& x, const Tensor& weight, const After& after, at
   return at::empty_symint(sizes, x.options().dtype(after.dtype).memory_format(format));
 }
 
-Tensor qconv_meta(const Tensor& x, const Tensor& weight, const Tensor& scale, const optional<Tensor>& bias,
-                  const optional<Tensor>& taps, int64_t shift, at::IntArrayRef stride, at::IntArrayRef padding,
-                  at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, int64_t groups, bool relu,
-                  const optional<Tensor>& inverse, const optional<Tensor>& zero, int64_t low, int64_t high,
-                  at::ScalarType dtype) {
-  return conv_result(x, weight, {scale, bias, taps, shift, relu, inverse, zero, low, high, dtype}, stride, padding,
-                     dilation, transposed, output_padding, groups);
-}
-
 // The numbers of a residual, [batch, positions, channels].
 Tensor as_rows(const Residual& r) {
   const auto rows = [](const Tensor& t) { return t.flatten(2).transpose(1, 2).contiguous(); };
@@ -536,20 +527,21 @@ Tensor qconv_of(const Tensor& x, const Tensor& weight, const After& after, at::I
   return out;
 }
 
-Tensor qconv_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, const optional<Tensor>& bias,
-                 const optional<Tensor>& taps, int64_t shift, at::IntArrayRef stride, at::IntArrayRef padding,
-                 at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, int64_t groups, bool relu,
-                 const optional<Tensor>& inverse, const optional<Tensor>& zero, int64_t low, int64_t high,
-                 at::ScalarType dtype) {
-  return qconv_of(x, weight, {scale, bias, taps, shift, relu, inverse, zero, low, high, dtype}, stride, padding,
-                  dilation, transposed, output_padding, groups);
+// A convolution's result: conv_result, which has no numbers yet, or qconv_of.
+using Convolution = Tensor(const Tensor&, const Tensor&, const After&, at::IntArrayRef, at::IntArrayRef,
+                           at::IntArrayRef, bool, at::IntArrayRef, int64_t);
+
+template <Convolution* of>
+Tensor qconv(const Tensor& x, const Tensor& weight, const Tensor& scale, const optional<Tensor>& bias,
+             const optional<Tensor>& taps, int64_t shift, at::IntArrayRef stride, at::IntArrayRef padding,
+             at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, int64_t groups, bool relu,
+             const optional<Tensor>& inverse, const optional<Tensor>& zero, int64_t low, int64_t high,
+             at::ScalarType dtype) {
+  return of(x, weight, {scale, bias, taps, shift, relu, inverse, zero, low, high, dtype}, stride, padding, dilation,
+            transposed, output_padding, groups);
 }
 
-// ---- qconv_add -------------------------------------------------------------------------------------------------------------
-
-// `of` is conv_result or qconv_of.
-template <Tensor (*of)(const Tensor&, const Tensor&, const After&, at::IntArrayRef, at::IntArrayRef, at::IntArrayRef,
-                       bool, at::IntArrayRef, int64_t)>
+template <Convolution* of>
 Tensor qconv_add(const Tensor& x, const Tensor& weight, const Tensor& scale, const optional<Tensor>& bias,
                  const optional<Tensor>& taps, int64_t shift, at::IntArrayRef stride, at::IntArrayRef padding,
                  at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, int64_t groups,
@@ -653,7 +645,7 @@ TORCH_LIBRARY_IMPL(causeway, CPU, m) {
   m.impl("quantize", quantize_cpu);
   m.impl("qlinear", qlinear_cpu);
   m.impl("quantize_qlinear", both_cpu);
-  m.impl("qconv", qconv_cpu);
+  m.impl("qconv", qconv<qconv_of>);
   m.impl("qconv_add", qconv_add<qconv_of>);
   m.impl("qlinear_weight", weight_cpu);
 }
@@ -664,7 +656,7 @@ TORCH_LIBRARY_IMPL(causeway, Meta, m) {
   m.impl("quantize", quantize_meta);
   m.impl("qlinear", qlinear_meta);
   m.impl("quantize_qlinear", both_cpu);
-  m.impl("qconv", qconv_meta);
+  m.impl("qconv", qconv<conv_result>);
   m.impl("qconv_add", qconv_add<conv_result>);
   m.impl("qlinear_weight", weight_meta);
 }

@@ -27,8 +27,6 @@ typedef double f64;
 /* What takes x * 0 and 0 / x for 0, whatever x is, must not know that this is 0: Mesa's compiler, and its vendor says so. */
 #ifdef CW_FOLDS_ZERO
 #define NOUGHT as_float((uint)(get_local_size(0) >> 31))
-#else
-#define NOUGHT 0.0f
 #endif
 /* Intel's runtime gives b, not 0, for some multiples of a subnormal b. */
 #define FMOD_OF(a, b) (fabs(fmod(a, b)) == fabs(b) ? (a) * NOUGHT : fmod(a, b))
