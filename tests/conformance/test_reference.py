@@ -176,3 +176,14 @@ def test_a_call_that_makes_its_input_larger_may_write_that_much(written: int, da
     placement.writes(t, written)
     there.as_strided((6,), (1,)).fill_(1)
     assert (damage in placement.damage()) if damage else not placement.damage()
+
+
+def test_results_of_a_chip_that_flushes_are_judged_so_from_the_cpu_too() -> None:
+    one = case("aten::mul.Tensor", torch.tensor([1e-39, 1.0]), torch.tensor([1.0, 1.0]))
+    should = reference_of(one)
+    flushed = [torch.tensor([0.0, 1.0])]
+    assert judge(flushed, should, strides=True, flushes=True) <= 1
+    with pytest.raises(Wrong):
+        judge(flushed, should, strides=True)
+    with pytest.raises(Wrong):
+        judge([torch.tensor([0.0, 0.999])], should, strides=True, flushes=True)

@@ -137,12 +137,20 @@ def test_errors_say_what_to_do() -> None:
     with pytest.raises(CausewayError, match=r"'0' has no integers yet: convert\(model\)"):
         integer_sums(q)
 
-    class Branches(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x if x.sum() > 0 else -x
+    with pytest.raises(CausewayError, match=r"no layer in integers: quantize_dynamic\(model"):
+        integer_sums(net())
 
+    class Branches(nn.Module):
+        def __init__(self, layer: nn.Module) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x) if x.sum() > 0 else -x
+
+    q = quantized(net(), torch.randn(2, 3, 32, 32), {})
     with pytest.raises(CausewayError, match=r"torch\.fx cannot follow"):
-        integer_sums(Branches())
+        integer_sums(Branches(q))
 
 
 COMPILED = """

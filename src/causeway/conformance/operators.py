@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from causeway import numerics
+from causeway import code, numerics
 from causeway.conformance import variations
 from causeway.conformance.direct import Declined, Direct
 from causeway.conformance.dtypes import is_stored
@@ -138,6 +138,7 @@ class Runner:
 
     def __init__(self, device: torch.device, ours: tuple[str, ...] = OURS) -> None:
         self.device = device
+        self.flushes = code.flushes(device)
         self.ours = ours
         self._counts: dict[tuple[str, str], int] = {}
         self.rung()
@@ -199,7 +200,7 @@ class Runner:
         rung = self.rung(case.form, case.family)
         if rung == "host" and numerics.base_name(case.family.reference) in DENSE:
             return rung, 0.0  # the CPU's kernel again
-        worst = judge(results, reference, strides=outs is None)
+        worst = judge(results, reference, strides=outs is None, flushes=self.flushes)
         if outs is not None:
             for given, result in zip(outs, results, strict=False):
                 if given.data_ptr() != result.data_ptr():
@@ -258,7 +259,8 @@ class Runner:
             raise
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             raise Wrong(f"raised {type(error).__name__}: {str(error).splitlines()[0]}") from error
-        return self.rung(case.form, case.family), judge(found, reference, strides=False)
+        worst = judge(found, reference, strides=False, flushes=self.flushes)
+        return self.rung(case.form, case.family), worst
 
 
 # --- cases ----------------------------------------------------------------------------------------
@@ -485,7 +487,7 @@ class Examiner:
             return "", 0.0
         except TableError as error:
             raise Wrong(str(error)) from error
-        worst = judge(results, reference, strides=False)
+        worst = judge(results, reference, strides=False, flushes=self.runner.flushes)
         if damage:
             raise Wrong(damage)
         return ALONE, worst

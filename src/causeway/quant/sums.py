@@ -41,11 +41,17 @@ def integer_sums(model: nn.Module) -> torch.fx.GraphModule:
     or that several layers of one range take. Layers have float32 results then.
 
     Raises:
-        CausewayError: torch.fx cannot follow the model's forward, or it still calibrates or waits
-            for its integers.
+        CausewayError: torch.fx cannot follow the model's forward, it still calibrates or waits for
+            its integers, or it has no layer in integers.
     """
-    for name, layer in model.named_modules():
-        if isinstance(layer, QuantizedLayer) and layer.phase in ("calibrating", "empty"):
+    layers = [(n, m) for n, m in model.named_modules() if isinstance(m, QuantizedLayer)]
+    if not layers:
+        raise CausewayError(
+            f"{type(model).__name__} has no layer in integers: quantize_dynamic(model, ...) and "
+            "convert(model) come before integer_sums"
+        )
+    for name, layer in layers:
+        if layer.phase in ("calibrating", "empty"):
             raise CausewayError(
                 f"{name!r} has no integers yet: convert(model) or load_state_dict comes before "
                 "integer_sums"
