@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <unordered_map>
 
@@ -272,6 +273,30 @@ namespace {
 
 using UnixTime = std::function<c10::time_t(c10::approx_time_t)>;
 
+// When the host knew that work was over: at the end of the first wait that began after its launch, or at the trace's end.
+class Waits {
+ public:
+  Waits(const std::vector<std::unique_ptr<Span>>& spans, int64_t over_ns) : over_ns_(over_ns) {
+    for (const auto& span : spans)
+      if (span->waited) of_[{span->device, span->stream}].push_back({span->begin_ns, span->end_ns});
+    for (auto& [place, waits] : of_) {
+      std::sort(waits.begin(), waits.end());
+      for (size_t i = waits.size() - 1; i-- > 0;) waits[i].second = std::min(waits[i].second, waits[i + 1].second);
+    }
+  }
+  int64_t over_ns(const Span& work) const { return std::min(first(work, work.stream), first(work, nullptr)); }
+
+ private:
+  int64_t first(const Span& work, const StreamState* stream) const {
+    const auto it = of_.find({work.device, stream});
+    if (it == of_.end()) return over_ns_;
+    const auto wait = std::lower_bound(it->second.begin(), it->second.end(), std::pair{work.end_ns, int64_t{0}});
+    return wait == it->second.end() ? over_ns_ : wait->second;
+  }
+  int64_t over_ns_;
+  std::map<std::pair<int, const StreamState*>, std::vector<std::pair<int64_t, int64_t>>> of_;  // (begin, first end)
+};
+
 // How far apart two clocks are. One reading says it to half of what the reading took, which is long where threads take
 // turns. The work says more: none begins before its launch, and all is over when the host has been told so.
 struct Bounds {
@@ -282,7 +307,7 @@ struct Bounds {
   int64_t nearest(int64_t ns) const { return std::max(low, std::min(ns, high)); }
 };
 
-void read_events(Recorder& r, c10::approx_time_t over, const UnixTime& unix_ns) {
+void read_events(Recorder& r, c10::approx_time_t over, const Waits& waits, const UnixTime& unix_ns) {
   collect(r, 0, over);
   auto ns = [](double ms) { return static_cast<int64_t>(ms * 1e6); };
   std::unordered_map<int, Bounds> bounds;
@@ -290,7 +315,7 @@ void read_events(Recorder& r, c10::approx_time_t over, const UnixTime& unix_ns) 
   for (const auto& [span, times] : r.times) {
     Bounds& b = bounds[span->device];
     b.no_less(span->end_ns - ns(times.end_ms));  // the event after the work was recorded when the work was launched
-    b.no_more(unix_ns(times.over) - ns(times.end_ms));
+    b.no_more(std::min(unix_ns(times.over), waits.over_ns(*span)) - ns(times.end_ms));
   }
   for (const auto& [index, clock] : r.clocks)
     zeros[index] = bounds[index].nearest(unix_ns(clock.first.host) - clock.first.device_ns);
@@ -307,7 +332,7 @@ void read_events(Recorder& r, c10::approx_time_t over, const UnixTime& unix_ns) 
   for (auto& [index, clock] : r.clocks) destroy_event(clock.zero);
 }
 
-void read_vendor(Recorder& r, c10::approx_time_t over, const UnixTime& unix_ns) {
+void read_vendor(Recorder& r, const Waits& waits, const UnixTime& unix_ns) {
   check(r.vendor->stop(), "profile.v1 stop", -1);
   for (auto& [index, clock] : r.clocks) clock.last = read_clock(*r.vendor, device(index));
   std::unordered_map<uint64_t, const Span*> by_id;
@@ -343,7 +368,7 @@ void read_vendor(Recorder& r, c10::approx_time_t over, const UnixTime& unix_ns) 
       const bool named = a.name && cause->work == Work::Kernel && std::strcmp(a.name, portable::kFunction) != 0;
       all.push_back({cause, named ? a.name : cause->name, to_host(a.begin_ns), to_host(a.end_ns)});
       bounds[cause->device].no_less(cause->begin_ns - all.back().begin_ns);
-      bounds[cause->device].no_more(unix_ns(over) - all.back().end_ns);
+      bounds[cause->device].no_more(waits.over_ns(*cause) - all.back().end_ns);
     }
     if (n < chunk.size()) break;
   }
@@ -371,11 +396,12 @@ Trace stop_trace() {
     span->begin_ns = unix_ns(span->begin);
     span->end_ns = unix_ns(span->end);
   }
+  const Waits waits(r.trace.spans, unix_ns(over));
   try {
     if (r.vendor)
-      read_vendor(r, over, unix_ns);
+      read_vendor(r, waits, unix_ns);
     else
-      read_events(r, over, unix_ns);
+      read_events(r, over, waits, unix_ns);
   } catch (const std::exception&) {
     r.trace.errors.push_back(c10::str("the device's times could not be read: ", words_of(std::current_exception())));
   }

@@ -40,6 +40,7 @@ struct Span {
   int64_t begin_ns = 0, end_ns = 0;  // since 1970, known when the trace ends
   Event *before = nullptr, *after = nullptr;
   bool dropped = false;
+  bool waited = false;  // until the work on `stream`, or on all of `device` where that is null, was over
 };
 
 // Something that the device did.
@@ -63,6 +64,10 @@ class Profiled {
 
   void serves(const char* operator_name, const char* rung) {
     if (C10_UNLIKELY(span_ != nullptr)) span_->operator_name = operator_name, span_->rung = rung;
+  }
+  // What was put on `stream` of the device, nullptr for all of them, before this span began is over now.
+  void waited(int device, StreamState* stream) {
+    if (C10_UNLIKELY(span_ != nullptr)) span_->waited = true, span_->device = device, span_->stream = stream;
   }
   // It came to nothing: the vendor declined.
   void drop() {

@@ -97,6 +97,7 @@ void StreamState::wait() {
     check(api().stream_sync(d.vendor_id, handle), "stream_sync", device);
   else
     check(api().sync(d.vendor_id), "sync", device);
+  span.waited(device, api().stream_sync ? this : nullptr);
   if (C10_UNLIKELY(past_use())) causeway::device(device);  // holds a thread that comes back while the process ends
   uint64_t seen = done.load();
   while (!adopted && seen < until && !done.compare_exchange_weak(seen, until)) {
@@ -211,6 +212,7 @@ void sync_device(int device_index) {
   const DeviceState& d = device(device_index);
   Profiled span(Work::Call, "sync");
   check(api().sync(d.vendor_id), "sync", device_index);
+  span.waited(device_index, nullptr);
   if (C10_UNLIKELY(past_use())) causeway::device(device_index);
   raise_kernel_errors(device_index);
 }

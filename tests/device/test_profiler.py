@@ -191,7 +191,7 @@ def test_launches_are_within_their_operators_where_the_wall_clock_jumps(
 
 
 LATE = """
-import torch
+import time, torch
 from torch.profiler import ProfilerActivity, profile, record_function
 x = torch.ones(16, 16, device="sim")
 torch.addmm(x, x, x)
@@ -200,6 +200,7 @@ with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as
         for _ in range(5):
             torch.addmm(x, x, x)
             torch.accelerator.synchronize()
+    time.sleep(0.1)  # the end of the trace says little about when the work was over
 p.export_chrome_trace({path!r})
 """
 
@@ -229,7 +230,7 @@ def test_work_is_between_its_launch_and_the_wait_for_it_where_the_devices_clock_
     for e in kernels:
         assert e["dur"] > 0, f"cut at its launch: {e}"
         assert whole["ts"] <= e["ts"]
-        assert e["ts"] + e["dur"] <= whole["ts"] + whole["dur"] + 20_000, (e, whole)
+        assert e["ts"] + e["dur"] <= whole["ts"] + whole["dur"] + 1000, (e, whole)
 
 
 def test_a_kernel_is_where_its_operator_is_in_the_program(device, tmp_path, has_operators) -> None:
