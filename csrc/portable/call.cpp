@@ -1,5 +1,6 @@
 #include "portable/call.h"
 
+#include <algorithm>
 #include <cstring>
 #include <unordered_map>
 #include <utility>
@@ -21,6 +22,26 @@ bool Tensor::contiguous() const {
     if (shape[d] != 1 && strides[d] != expected) return false;
     expected *= shape[d];
   }
+  return true;
+}
+
+bool Tensor::in_one_piece() const {
+  int order[32];  // more than kMostDims, or the compiler sees a sort beyond the end
+  for (int d = 0; d < ndim; ++d) order[d] = d;
+  std::sort(order, order + ndim, [&](int a, int b) { return strides[a] < strides[b]; });
+  int64_t expected = 1;
+  for (int i = 0; i < ndim; ++i) {
+    const int d = order[i];
+    if (shape[d] == 1) continue;
+    if (strides[d] != expected) return false;
+    expected *= shape[d];
+  }
+  return true;
+}
+
+bool Tensor::lies_as(const Tensor& other) const {
+  for (int d = 0; d < ndim; ++d)
+    if (shape[d] != 1 && strides[d] != other.strides[d]) return false;
   return true;
 }
 

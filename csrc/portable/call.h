@@ -24,6 +24,8 @@ struct Tensor {
 
   int64_t numel() const;
   bool contiguous() const;
+  bool in_one_piece() const;                // of memory, in whatever order
+  bool lies_as(const Tensor& other) const;  // of the same shape
   int64_t size(int dim) const { return shape[dim < 0 ? dim + ndim : dim]; }
 };
 

@@ -11,7 +11,7 @@ import torch
 
 sys.path.append(str(Path(__file__).parents[1] / "quant"))
 
-from random_layers import integers, random_layer, random_numbers, random_sum
+from random_layers import SMALL, WIDE, integers, random_layer, random_numbers, random_sum
 
 import causeway.quant  # noqa: F401
 
@@ -39,12 +39,19 @@ def test_sums_have_the_bits_of_the_cpu(device: torch.device, seed: int) -> None:
         assert_same(layer(str(device)), layer())
 
 
+def test_wide_products_have_the_bits_of_the_cpu(device: torch.device) -> None:
+    for s in range(6):
+        layer = random_sum(s, WIDE) if s % 3 == 0 else random_layer(s, WIDE)
+        assert_same(layer(str(device)), layer())
+
+
 @pytest.mark.long
 @pytest.mark.once
 @pytest.mark.timeout(3000)
 def test_ten_thousand_products(device: torch.device) -> None:
     for s in range(1000, 11000):
-        layer = random_sum(s) if s % 5 == 0 else random_layer(s)
+        sizes = WIDE if s % 4 == 0 else SMALL
+        layer = random_sum(s, sizes) if s % 5 == 0 else random_layer(s, sizes)
         assert_same(layer(str(device)), layer())
 
 

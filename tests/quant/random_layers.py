@@ -146,7 +146,36 @@ class Layer:
         return torch.stack(found)
 
 
-def random_layer(seed: int) -> Layer:
+@dataclass
+class Sizes:
+    """What random layers are made of: each list is what is chosen from. Channels and outputs of
+    convolutions are those of a group.
+    """
+
+    depths: list[int]
+    linear_outputs: list[int]
+    rows: list[list[int]]
+    channels: list[int]
+    outputs: list[int]
+    kernels: list[int]
+    images: dict[int, list[int]]  # by the number of dimensions
+    channels_last: float  # how often
+
+
+SMALL = Sizes(
+    *([1, 3, 16, 33, 64], [1, 2, 5, 16, 67], [[], [3], [70], [2, 3]]),
+    *([1, 2, 3, 8, 16], [1, 3, 4], [1, 2, 3]),
+    *({d: [5, 7, 8, 12] for d in (1, 2, 3)}, 0.4),
+)
+# Such as a CPU multiplies in tiles: at least 16 outputs, and more positions than a tile has.
+WIDE = Sizes(
+    *([1, 16, 64, 100, 257], [16, 17, 40, 64, 100], [[9], [97], [300], [2, 40]]),
+    *([1, 3, 16, 21, 64], [16, 17, 33, 70], [1, 2, 3, 3]),
+    *({1: [40, 130], 2: [7, 12, 19, 27], 3: [5, 7]}, 0.7),
+)
+
+
+def random_layer(seed: int, sizes: Sizes = SMALL) -> Layer:
     r = random.Random(seed)
     torch.manual_seed(seed)
     x_dtype = r.choice([torch.int8] * 3 + [torch.uint8, torch.int16])
@@ -156,24 +185,23 @@ def random_layer(seed: int) -> Layer:
     geometry: list[Any] = []
     taps = 1
     if kind == "linear":
-        depth, outputs = r.choice([1, 3, 16, 33, 64]), r.choice([1, 2, 5, 16, 67])
-        x = integers(r.choice([[depth], [3, depth], [70, depth], [2, 3, depth]]), x_dtype)
+        depth, outputs = r.choice(sizes.depths), r.choice(sizes.linear_outputs)
+        x = integers([*r.choice(sizes.rows), depth], x_dtype)
         weight = integers([outputs, depth], w_dtype)
     else:
         d, groups = r.choice([1, 2, 2, 3]), r.choice([1, 1, 2, 4])
-        channels, outputs = r.choice([1, 2, 3, 8, 16]) * groups, r.choice([1, 3, 4]) * groups
+        channels, outputs = r.choice(sizes.channels) * groups, r.choice(sizes.outputs) * groups
         if r.random() < 0.2:
             channels = outputs = groups = r.choice([3, 16, 20])
-        kernel = [r.choice([1, 2, 3]) for _ in range(d)]
+        kernel = [r.choice(sizes.kernels) for _ in range(d)]
         stride, dilation = (
             [r.choice([1, 1, 2, 3]) for _ in kernel],
             [r.choice([1, 1, 2]) for _ in kernel],
         )
         padding = [r.choice([0, 1, 2]) for _ in kernel]
-        x = integers(
-            [r.choice([1, 2]), channels, *(r.choice([5, 7, 8, 12]) for _ in kernel)], x_dtype
-        )
-        if d == 2 and r.random() < 0.4:
+        image = [r.choice(sizes.images[d]) for _ in kernel]
+        x = integers([r.choice([1, 2]), channels, *image], x_dtype)
+        if d == 2 and r.random() < sizes.channels_last:
             x = x.to(memory_format=torch.channels_last)
         if r.random() < 0.2:
             x = x.transpose(-1, 0).contiguous().transpose(-1, 0)
@@ -207,12 +235,12 @@ def random_layer(seed: int) -> Layer:
     )
 
 
-def random_sum(seed: int) -> Layer:
+def random_sum(seed: int, sizes: Sizes = SMALL) -> Layer:
     """A convolution with a residual."""
-    layer = random_layer(seed)
+    layer = random_layer(seed, sizes)
     while not layer.geometry:
         seed += 1_000_003
-        layer = random_layer(seed)
+        layer = random_layer(seed, sizes)
     r = random.Random(seed + 1)
     shape = list(layer(device="cpu").shape)
     dtype = r.choice([torch.float32, torch.int8, torch.int8, torch.uint8, torch.int16])

@@ -113,21 +113,6 @@ cw_status run_folds(KernelCall& call, const Fold& fold, Dtype acc, double order,
   return CW_OK;
 }
 
-// Elements in one piece of memory, in whatever order.
-bool is_dense(const Tensor& t) {
-  int order[32];  // more than kMostDims, or the compiler sees a sort beyond the end
-  for (int d = 0; d < t.ndim; ++d) order[d] = d;
-  std::sort(order, order + t.ndim, [&](int a, int b) { return t.strides[a] < t.strides[b]; });
-  int64_t expected = 1;
-  for (int i = 0; i < t.ndim; ++i) {
-    const int d = order[i];
-    if (t.shape[d] == 1) continue;
-    if (t.strides[d] != expected) return false;
-    expected *= t.shape[d];
-  }
-  return true;
-}
-
 // Tensors that are not dense, or of several dtypes, are torch's to take apart.
 bool read_lists(const KernelCall& call, std::vector<Tensor>* out, std::vector<Tensor>* in, cw_dtypes dtypes) {
   for (int i = 0; i < 2; ++i) {
@@ -136,7 +121,7 @@ bool read_lists(const KernelCall& call, std::vector<Tensor>* out, std::vector<Te
     for (uint32_t k = 0; k < count; ++k) {
       Tensor t;
       if (!call.read(call.tag(i) == CW_TENSOR ? call.arg(i).v.tensor : call.arg(i).v.tensors[k], &t)) return false;
-      if (!(dtypes >> t.dtype & 1) || !is_dense(t) || (t.dtype == kF64 && !has_f64(call))) return false;
+      if (!(dtypes >> t.dtype & 1) || !t.in_one_piece() || (t.dtype == kF64 && !has_f64(call))) return false;
       if (!list.empty() && t.dtype != list[0].dtype) return false;
       if (!i && t.numel() != 1) return false;
       list.push_back(t);

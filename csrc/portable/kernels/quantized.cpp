@@ -52,7 +52,7 @@ cw_status quantize_into(KernelCall& call, const Tensor& out, const Tensor& in, c
   Program p(call, "quantize");
   add_steps(p, s);
   p.define("PUT(i_, v_)", name_of_store(out.dtype));
-  if (!s.by_channel() && !s.zero_by_channel() && in.contiguous() && out.contiguous()) {
+  if (!s.by_channel() && !s.zero_by_channel() && in.lies_as(out) && out.in_one_piece()) {
     p.out("out", out.data, out.dtype).in("x", in.data, in.dtype);
     const int64_t block = call.device->in_turn() ? 4096 : 1, count = out.numel();
     p.value("count", count).define("BLOCK", block);
@@ -406,8 +406,8 @@ cw_status by_tiles(KernelCall& call, const Quantized& q, const After& a, const I
     const int64_t width = std::clamp<int64_t>(kMostBytes / bytes, 1, std::min(all, kMostWidth));
     const int64_t cut = (all + width - 1) / width, wanted = int64_t{call.device->info.compute_units} * 4;
     const int64_t shares = std::max<int64_t>(1, wanted / (cut * q.groups));
-    const int64_t each = std::max(kLeast, ((rows + shares - 1) / shares + block - 1) / block * block);
-    const int64_t parts = (rows + each - 1) / each;
+    const int64_t most = std::clamp<int64_t>(rows / kLeast, 1, shares);
+    const int64_t each = ((rows + most - 1) / most + block - 1) / block * block, parts = (rows + each - 1) / each;
     p.define("WEIGHT", "i8").define("COLUMNS", kColumns).define("SEGMENTS", w.segments).define("BLOCK", block);
     p.define("RESULT", storage_of(q.result.dtype)).define("WIDTH", width);
     add_finish_16(p, q, a);
@@ -597,9 +597,7 @@ bool read_residual(KernelCall& call, int at, After* a) {
 // As the result lies, which has no gaps.
 cw_status lay_out_residual(KernelCall& call, const Tensor& out, After* a) {
   Tensor& r = a->residual;
-  bool same = true;
-  for (int d = 0; d < out.ndim; ++d) same = same && (out.shape[d] == 1 || r.strides[d] == out.strides[d]);
-  if (same) return CW_OK;
+  if (r.lies_as(out)) return CW_OK;
   void* made = nullptr;
   TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(out.numel() * size_of(r.dtype)), &made));
   Tensor copy = out;

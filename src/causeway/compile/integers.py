@@ -8,8 +8,8 @@ The same operations on the same numbers, so the same bits: relu and quantize kee
 numbers, and a pool's largest number is the largest integer. A residual is added as float32, or as
 the integers that it is made of (quant/sums.py).
 
-On CPUs images then have their channels beside each other, as products read and write them, and a
-pool whose places nobody reads does not find them.
+On CPUs images that another layer reads then have their channels beside each other, as products read
+and write them, and a pool whose places nobody reads does not find them.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def _is_pool(target: Any) -> bool:
 
 
 _INTEGERS = (torch.int8, torch.uint8, torch.int16)
+_PRODUCTS = (torch.ops.causeway.qconv.default, torch.ops.causeway.qconv_add.default)
 
 
 def chain(graph: Any) -> None:
@@ -69,7 +70,7 @@ def chain(graph: Any) -> None:
             if node.target is _aten.add.Tensor:
                 _add_residual(graph, node)
     for node in list(graph.nodes):
-        if node.target in (own.qconv.default, own.qconv_add.default):
+        if node.target in _PRODUCTS:
             _rectify(graph, node)
     _chain(graph)
     if device.type == chip.device_name() and chip.is_in_turn(device):
@@ -87,8 +88,7 @@ def _chain(graph: Any) -> None:
 
 
 def _is_float_product(node: Any) -> bool:
-    products = (torch.ops.causeway.qconv.default, torch.ops.causeway.qconv_add.default)
-    return getattr(node, "target", None) in products and node.args[-1] is torch.float32
+    return getattr(node, "target", None) in _PRODUCTS and node.args[-1] is torch.float32
 
 
 def _add_residual(graph: Any, node: Any) -> None:
@@ -259,16 +259,33 @@ _ANY_LAYOUT = frozenset(
     }
 )
 
+_READERS = frozenset({*_PRODUCTS, _aten.mean.dim})
+
+
+def _is_read_as_it_lies(node: Any) -> bool:
+    """Whether something reads the image, or what is made of it, without a copy in another layout.
+
+    A product whose results leave the graph as an image would cost a copy of floats.
+    """
+    made, seen = [node], {node}
+    while made:
+        for user in made.pop().users:
+            if user.target in _READERS or _is_pool(user.target):
+                return True
+            if user.target in _ANY_LAYOUT and user not in seen:
+                seen.add(user)
+                made.append(user)
+    return False
+
 
 def _channels_last(graph: Any) -> None:
     """Images of two dimensions that products read, and all that is made of them."""
-    own = torch.ops.causeway
-    products = (own.qconv.default, own.qconv_add.default)
     moved: dict[Any, Any] = {}  # with channels beside each other, of those that are kept too
     back: dict[Any, Any] = {}  # nodes that lie otherwise than before, and a copy as before
     for node in list(graph.nodes):
-        given = node.args[0] if node.target in products and node.meta["val"].dim() == 4 else None
-        if given is not None and given not in back and given.meta["val"].is_contiguous():
+        given = node.args[0] if node.target in _PRODUCTS and node.meta["val"].dim() == 4 else None
+        begins = given is not None and given not in back and given.meta["val"].is_contiguous()
+        if begins and _is_read_as_it_lies(node):
             if given not in moved:
                 with graph.inserting_before(node):
                     moved[given] = _copy(graph, given, torch.channels_last)
@@ -276,7 +293,7 @@ def _channels_last(graph: Any) -> None:
             node.replace_input_with(given, moved[given])
         if not any(a in back for a in node.all_input_nodes):
             continue
-        follows = node.target in products or _is_pool(node.target) or node.target in _ANY_LAYOUT
+        follows = node.target in _PRODUCTS or _is_pool(node.target) or node.target in _ANY_LAYOUT
         if follows and _lies_by_itself(node):
             node.meta["val"] = _again(node)
             back[node] = None
