@@ -121,21 +121,25 @@ RESIDUALS: dict[str, Callable[[list[int]], list[torch.Tensor | None]]] = {
     "offset": lambda shape: [
         integers(shape, torch.uint8), torch.rand(shape[1]), torch.tensor([-7], dtype=torch.int32)
     ],
-    "float32": lambda shape: [torch.randn(shape), None, None],
+    "float32": lambda shape: [
+        torch.where(torch.rand(shape) < 0.1, float("nan"), torch.randn(shape)), None, None
+    ],
 }  # fmt: skip
 
 
 # Tiles within a row of the image and across, several widths of columns, an image of bytes.
 @pytest.mark.parametrize(
-    ("dtype", "channels", "outs", "kernel", "stride", "size", "to", "residual"),
+    ("dtype", "channels", "outs", "groups", "kernel", "stride", "size", "to", "residual"),
     [
-        (torch.int8, 64, 40, 3, 1, (18, 20), torch.int8, "none"),
-        (torch.int8, 64, 40, 3, 1, (18, 20), torch.int8, "bytes"),
-        (torch.int8, 64, 40, 3, 1, (18, 20), torch.uint8, "offset"),
-        (torch.int8, 64, 40, 3, 1, (18, 20), torch.float32, "float32"),
-        (torch.int8, 64, 144, 1, 2, (20, 20), torch.int8, "offset"),
-        (torch.uint8, 3, 33, 7, 2, (40, 31), torch.int8, "none"),
-        (torch.uint8, 3, 33, 7, 2, (40, 31), torch.float32, "bytes"),
+        (torch.int8, 64, 40, 1, 3, 1, (18, 20), torch.int8, "none"),
+        (torch.int8, 64, 40, 1, 3, 1, (18, 20), torch.int8, "bytes"),
+        (torch.int8, 64, 40, 1, 3, 1, (18, 20), torch.int8, "float32"),
+        (torch.int8, 64, 40, 1, 3, 1, (18, 20), torch.uint8, "offset"),
+        (torch.int8, 64, 40, 1, 3, 1, (18, 20), torch.float32, "float32"),
+        (torch.int8, 64, 80, 2, 3, 1, (18, 20), torch.int8, "offset"),
+        (torch.int8, 64, 144, 1, 1, 2, (20, 20), torch.int8, "offset"),
+        (torch.uint8, 3, 33, 1, 7, 2, (40, 31), torch.int8, "none"),
+        (torch.uint8, 3, 33, 1, 7, 2, (40, 31), torch.float32, "bytes"),
     ],
 )
 def test_positions_as_they_lie(
@@ -143,6 +147,7 @@ def test_positions_as_they_lie(
     dtype: torch.dtype,
     channels: int,
     outs: int,
+    groups: int,
     kernel: int,
     stride: int,
     size: tuple[int, int],
@@ -157,17 +162,17 @@ def test_positions_as_they_lie(
         return t.to(memory_format=torch.channels_last)
 
     x = last(_extremes([2, channels, *size], dtype))
-    weight = last(_extremes([outs, channels, kernel, kernel], torch.int8))
+    weight = last(_extremes([outs, channels // groups, kernel, kernel], torch.int8))
     shape = [2, outs, *((n + 2 * pad - kernel) // stride + 1 for n in size)]
     added = [last(t) if t is not None and t.dim() == 4 else t for t in RESIDUALS[residual](shape)]
     taps = torch.randint(-(1 << 15), 1 << 15, (outs, kernel * kernel), dtype=torch.int32)
     inverse, zero = torch.rand(outs), torch.randint(-9, 9, (outs,), dtype=torch.int32)
     low, high = (0, 255) if to == torch.uint8 else (-128, 127)
-    geometry = ([stride] * 2, [pad] * 2, [1, 1], False, [0, 0], 1)
+    geometry = ([stride] * 2, [pad] * 2, [1, 1], False, [0, 0], groups)
     operator = OPERATORS.qconv_add if added else OPERATORS.qconv
-    for with_taps in (None, taps):
+    for with_taps, shift in ((None, 0), (taps, 4)):
         given = (
-            *(x, weight, torch.rand(outs) * 1e-4, torch.randn(outs), with_taps, 0, *geometry),
+            *(x, weight, torch.rand(outs) * 1e-4, torch.randn(outs), with_taps, shift, *geometry),
             *(*added, with_taps is None, inverse, zero, low, high, to),
         )
         moved = [a.to(device) if isinstance(a, torch.Tensor) else a for a in given]
