@@ -19,12 +19,8 @@ pytestmark = [pytest.mark.process, pytest.mark.once]
 
 @pytest.fixture(scope="session")
 def caches(tmp_path_factory) -> dict[str, str]:
-    """Inductor's and the chip's caches, shared by the tests of this file and by nobody else."""
-    root = tmp_path_factory.getbasetemp()
-    return {
-        "TORCHINDUCTOR_CACHE_DIR": str(root / "inductor"),
-        "CAUSEWAY_SIM_CACHE": str(root / "cache-compile"),
-    }
+    """Inductor's cache, shared by the tests of this file and by nobody else."""
+    return {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path_factory.getbasetemp() / "inductor")}
 
 
 def assert_as_the_cpu(done: subprocess.CompletedProcess[str]) -> None:

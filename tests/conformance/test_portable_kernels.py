@@ -43,7 +43,7 @@ pytestmark = [pytest.mark.once, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pytest.MonkeyPatch]:
+def sim() -> Iterator[pytest.MonkeyPatch]:
     """The simulated chip with a compiler and without kernels of its own."""
     if not shutil.which("cc"):
         pytest.skip("there is no C compiler")
@@ -52,7 +52,6 @@ def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pytest.MonkeyPatch
             patch.delenv(name)
         patch.setenv("CAUSEWAY_SIM_CODE", "1")
         patch.setenv("CAUSEWAY_SIM_OPS", "none")
-        patch.setenv("CAUSEWAY_SIM_CACHE", str(tmp_path_factory.mktemp("right")))
         yield patch
 
 

@@ -15,13 +15,12 @@ pytestmark = [pytest.mark.once, pytest.mark.slow, pytest.mark.timeout(900)]
 
 @pytest.fixture
 def compiled(run_python: Run, tmp_path_factory) -> Callable[..., str]:
-    """A function that runs a program with the simulated chip's compiler; kernels are kept for all
-    tests of this file."""
+    """A function that runs a program with the simulated chip's compiler; Inductor's cache is this
+    file's."""
     root = tmp_path_factory.getbasetemp()
     env = {
         "CAUSEWAY_SIM_CODE": "1", "CAUSEWAY_COMPILE": "strict", "HF_HUB_OFFLINE": "1",
         "TORCHINDUCTOR_CACHE_DIR": str(root / "inductor-libraries"),
-        "CAUSEWAY_SIM_CACHE": str(root / "cache-libraries"),
     }  # fmt: skip
 
     def run(program: str, *args: str) -> str:

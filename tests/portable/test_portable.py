@@ -39,11 +39,8 @@ def differences(
 
 
 @pytest.mark.parametrize("model", ["unified", "discrete"])
-def test_few_cases_agree_on_the_simulated_chip(run_python, tmp_path_factory, model: str) -> None:
-    cache = (
-        tmp_path_factory.getbasetemp() / "cache-sim"
-    )  # the second model finds what the first built
-    env = {**SIM, "CAUSEWAY_SIM_CACHE": str(cache), "CAUSEWAY_SIM_MEMORY_MODEL": model}
+def test_few_cases_agree_on_the_simulated_chip(run_python, model: str) -> None:
+    env = {**SIM, "CAUSEWAY_SIM_MEMORY_MODEL": model}
     env["CAUSEWAY_SIM_EXECUTION"] = "async" if model == "discrete" else "inline"
     assert differences(run_python, "few", **env) == []
 
@@ -52,18 +49,9 @@ def test_few_cases_agree_on_the_simulated_chip(run_python, tmp_path_factory, mod
     "model",
     ["buffer", *(pytest.param(m, marks=pytest.mark.long) for m in ("fine", "coarse"))],
 )
-def test_few_cases_agree_on_opencl(run_python, opencl: str, tmp_path_factory, model: str) -> None:
-    cache = tmp_path_factory.getbasetemp() / f"cache-{model == 'buffer'}"
-    assert (
-        differences(
-            run_python,
-            "few",
-            CAUSEWAY_VENDOR=opencl,
-            CAUSEWAY_OPENCL_MEMORY_MODEL=model,
-            CAUSEWAY_OPENCL_CACHE=str(cache),
-        )
-        == []
-    )
+def test_few_cases_agree_on_opencl(run_python, opencl: str, model: str) -> None:
+    env = {"CAUSEWAY_VENDOR": opencl, "CAUSEWAY_OPENCL_MEMORY_MODEL": model}
+    assert differences(run_python, "few", **env) == []
 
 
 HALVES = [("digits", "resnet18", "unet"), ("gpt", "lstm", "gru")]
@@ -71,10 +59,9 @@ HALVES = [("digits", "resnet18", "unet"), ("gpt", "lstm", "gru")]
 
 @pytest.mark.parametrize("names", HALVES, ids=["images", "words"])
 def test_models_train_without_the_host_on_the_simulated_chip(
-    run_python, tmp_path_factory, names: tuple[str, ...]
+    run_python, names: tuple[str, ...]
 ) -> None:
-    cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
-    lines = run_python(MODELS, args=names, **SIM, CAUSEWAY_SIM_CACHE=cache).stdout.splitlines()
+    lines = run_python(MODELS, args=names, **SIM).stdout.splitlines()
     assert lines == ["models 3"]
 
 
@@ -87,10 +74,9 @@ def test_models_train_without_the_host_on_the_simulated_chip(
     ],
 )
 def test_models_train_without_the_host_on_opencl(
-    run_python, opencl, tmp_path_factory, names: tuple[str, ...]
+    run_python, opencl, names: tuple[str, ...]
 ) -> None:
-    cache = str(tmp_path_factory.getbasetemp() / "cache-False")
-    env = {"CAUSEWAY_VENDOR": opencl, "CAUSEWAY_OPENCL_CACHE": cache}
+    env = {"CAUSEWAY_VENDOR": opencl}
     lines = run_python(MODELS, args=names, **env).stdout.splitlines()
     assert lines == ["models 3"]
 
@@ -140,11 +126,8 @@ STRIDES = (HERE / "strides.py").read_text()
         pytest.param("all", {"CAUSEWAY_SIM_OPS": "all"}, id="native, all", marks=pytest.mark.long),
     ],
 )
-def test_strides_are_those_of_the_cpu(
-    run_python, tmp_path_factory, which: str, kernels: dict[str, str]
-) -> None:
-    cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
-    done = run_python(STRIDES, args=(which,), timeout=900, CAUSEWAY_SIM_CACHE=cache, **kernels)
+def test_strides_are_those_of_the_cpu(run_python, which: str, kernels: dict[str, str]) -> None:
+    done = run_python(STRIDES, args=(which,), timeout=900, **kernels)
     lines = done.stdout.splitlines()
     assert lines[:-1] == []
     assert int(lines[-1].removeprefix("calls ")) >= (100_000 if which == "all" else 2_000)
@@ -161,19 +144,15 @@ def test_a_device_that_ignores_layouts_is_noticed(run_python) -> None:
 TILES = (HERE / "tiles.py").read_text()
 
 
-def test_operands_that_lie_across_rows(run_python, tmp_path_factory) -> None:
-    cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
-    done = run_python(TILES, timeout=600, **SIM, CAUSEWAY_SIM_CACHE=cache)
+def test_operands_that_lie_across_rows(run_python) -> None:
+    done = run_python(TILES, timeout=600, **SIM)
     assert done.stdout.splitlines() == ["calls 242"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["auto", "buffer"])
-def test_operands_that_lie_across_rows_on_opencl(
-    run_python, opencl, tmp_path_factory, model: str
-) -> None:
-    cache = str(tmp_path_factory.getbasetemp() / "cache-True")
-    env = {"CAUSEWAY_VENDOR": opencl, "CAUSEWAY_OPENCL_CACHE": cache}
+def test_operands_that_lie_across_rows_on_opencl(run_python, opencl, model: str) -> None:
+    env = {"CAUSEWAY_VENDOR": opencl}
     done = run_python(TILES, timeout=600, **env, CAUSEWAY_OPENCL_MEMORY_MODEL=model)
     assert done.stdout.splitlines() == ["calls 242"]
 
@@ -181,9 +160,8 @@ def test_operands_that_lie_across_rows_on_opencl(
 COLUMNS = (HERE / "columns.py").read_text()
 
 
-def test_neighbours_that_are_taken_at_once(run_python, tmp_path_factory) -> None:
-    cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
-    done = run_python(COLUMNS, timeout=600, **SIM, CAUSEWAY_SIM_CACHE=cache)
+def test_neighbours_that_are_taken_at_once(run_python) -> None:
+    done = run_python(COLUMNS, timeout=600, **SIM)
     assert done.stdout.splitlines() == ["results 860"]
 
 
@@ -247,36 +225,30 @@ def test_a_mistake_among_neighbours_is_noticed(run_planted, old: str, new: str, 
 PROGRAMS = (ROOT / "tests" / "random_programs.py").read_text()
 
 
-def test_random_programs_do_what_they_do_on_the_cpu(run_python, tmp_path_factory) -> None:
-    cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
-    done = run_python(PROGRAMS, args=("0", "30"), timeout=600, **SIM, CAUSEWAY_SIM_CACHE=cache)
+def test_random_programs_do_what_they_do_on_the_cpu(run_python) -> None:
+    done = run_python(PROGRAMS, args=("0", "30"), timeout=600, **SIM)
     assert done.stdout.splitlines() == ["30 programs, 0 differ"]
 
 
-def test_writes_into_memory_that_overlaps(run_python, tmp_path_factory) -> None:
-    cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
+def test_writes_into_memory_that_overlaps(run_python) -> None:
     tests = str(ROOT / "tests" / "device" / "test_overlap.py")
     program = f"import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:xdist', {tests!r}]))"
-    run_python(program, timeout=600, new=True, **SIM, CAUSEWAY_SIM_CACHE=cache)
+    run_python(program, timeout=600, new=True, **SIM)
 
 
 ERRORS = (HERE / "errors.py").read_text()
 
 
 @pytest.mark.parametrize("model", ["unified", "discrete"])
-def test_errors_of_kernels_are_raised_on_the_simulated_chip(
-    run_python, tmp_path_factory, model: str
-) -> None:
-    cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
-    env = {**SIM, "CAUSEWAY_SIM_CACHE": cache, "CAUSEWAY_SIM_MEMORY_MODEL": model}
+def test_errors_of_kernels_are_raised_on_the_simulated_chip(run_python, model: str) -> None:
+    env = {**SIM, "CAUSEWAY_SIM_MEMORY_MODEL": model}
     env["CAUSEWAY_SIM_EXECUTION"] = "async" if model == "discrete" else "inline"
     assert run_python(ERRORS, **env).stdout.splitlines() == ["cases 27"]
 
 
 @pytest.mark.slow
-def test_errors_of_kernels_are_raised_on_opencl(run_python, opencl, tmp_path_factory) -> None:
-    cache = str(tmp_path_factory.getbasetemp() / "cache-True")
-    env = {"CAUSEWAY_VENDOR": opencl, "CAUSEWAY_OPENCL_CACHE": cache}
+def test_errors_of_kernels_are_raised_on_opencl(run_python, opencl) -> None:
+    env = {"CAUSEWAY_VENDOR": opencl}
     lines = run_python(ERRORS, **env, CAUSEWAY_OPENCL_MEMORY_MODEL="buffer").stdout.splitlines()
     assert lines == ["cases 27"]
 
@@ -378,19 +350,13 @@ def complaints(run_python, **env: str) -> list[str]:
     return [line for line in lines if ":" in line]
 
 
-def test_functions_are_near_those_of_float64_on_the_simulated_chip(
-    run_python, tmp_path_factory
-) -> None:
-    cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
-    assert complaints(run_python, **SIM, CAUSEWAY_SIM_CACHE=cache) == []
+def test_functions_are_near_those_of_float64_on_the_simulated_chip(run_python) -> None:
+    assert complaints(run_python, **SIM) == []
 
 
 @pytest.mark.long
-def test_functions_are_near_those_of_float64_on_opencl(
-    run_python, opencl, tmp_path_factory
-) -> None:
-    cache = str(tmp_path_factory.getbasetemp() / "cache-False")
-    assert complaints(run_python, CAUSEWAY_VENDOR=opencl, CAUSEWAY_OPENCL_CACHE=cache) == []
+def test_functions_are_near_those_of_float64_on_opencl(run_python, opencl) -> None:
+    assert complaints(run_python, CAUSEWAY_VENDOR=opencl) == []
 
 
 @pytest.mark.long
@@ -564,19 +530,16 @@ def test_products_of_few_columns_agree_on_opencl(run_python, opencl: str) -> Non
 WINOGRAD = (HERE / "winograd.py").read_text()
 
 
-def test_convolutions_by_winograd_agree_on_the_simulated_chip(run_python, tmp_path_factory) -> None:
+def test_convolutions_by_winograd_agree_on_the_simulated_chip(run_python) -> None:
     """Odd sides, paddings, gradients; what is not finite is where a product has it."""
-    env = {**SIM, "CAUSEWAY_SIM_CACHE": str(tmp_path_factory.getbasetemp() / "cache-sim")}
+    env = SIM
     assert run_python(WINOGRAD, args=("few",), **env).stdout.splitlines() == ["winograd 34"]
 
 
 @pytest.mark.long
-def test_convolutions_by_winograd_agree_on_opencl(
-    run_python, opencl: str, tmp_path_factory
-) -> None:
+def test_convolutions_by_winograd_agree_on_opencl(run_python, opencl: str) -> None:
     env = {
         "CAUSEWAY_VENDOR": opencl,
-        "CAUSEWAY_OPENCL_CACHE": str(tmp_path_factory.getbasetemp() / "cache-False"),
     }
     assert run_python(WINOGRAD, args=("all",), **env).stdout.splitlines() == ["winograd 38"]
 

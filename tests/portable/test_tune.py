@@ -19,12 +19,9 @@ pytestmark = [pytest.mark.process, pytest.mark.once]
 
 
 @pytest.fixture
-def sim(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> dict[str, str]:
-    """The simulated chip with its compiler; programs are built once for all tests, what is measured
-    is the test's own.
-    """
-    cache = tmp_path_factory.getbasetemp() / "cache-sim"
-    return {**SIM, "CAUSEWAY_SIM_CACHE": str(cache), "CAUSEWAY_TUNE_FOLDER": str(tmp_path / "tune")}
+def sim(tmp_path: Path) -> dict[str, str]:
+    """The simulated chip with its compiler; what is measured is the test's own."""
+    return {**SIM, "CAUSEWAY_TUNE_FOLDER": str(tmp_path / "tune")}
 
 
 SOME = {
@@ -51,12 +48,9 @@ def test_every_cut_gives_the_same_bits_for_all_products(run_python, sim, dtype: 
 
 
 @pytest.mark.long
-def test_items_that_take_turns_give_the_same_bits(
-    run_python, opencl_library: Path, tmp_path_factory
-) -> None:
+def test_items_that_take_turns_give_the_same_bits(run_python, opencl_library: Path) -> None:
     env = {
         "CAUSEWAY_VENDOR": str(opencl_library),
-        "CAUSEWAY_OPENCL_CACHE": str(tmp_path_factory.getbasetemp() / "cache-False"),
     }
     which = ("float32", "large", "large convolution", "wide transposed", "bfloat16", "large")
     assert run_python(CUTS, args=which, **env).stdout.splitlines() == ["cuts 8 of 4 products"]
@@ -77,11 +71,10 @@ def test_items_that_take_turns_give_the_same_bits(
     ids="-".join,
 )  # fmt: skip
 def test_every_cut_of_a_gpu_gives_the_same_bits(
-    run_python, opencl_library: Path, tmp_path_factory, which: tuple[str, ...]
+    run_python, opencl_library: Path, which: tuple[str, ...]
 ) -> None:
     env = {
         "CAUSEWAY_VENDOR": str(opencl_library),
-        "CAUSEWAY_OPENCL_CACHE": str(tmp_path_factory.getbasetemp() / "cache-False"),
         "CAUSEWAY_OPENCL_IN_TURN": "0",
     }
     assert run_python(CUTS, args=which, **env).stdout.splitlines() == ["cuts 8 of 1 products"]
