@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from causeway.migrate import knowledge
+from causeway.migrate import knowledge, vendors
 from causeway.migrate.finding import FileInput
 from causeway.migrate.python import _CONCERNS, convert, convert_source
 from causeway.migrate.rules import RULES
@@ -139,6 +139,14 @@ def test_the_filter_of_bytes_lets_through_whatever_a_rule_looks_for() -> None:
     for rule in RULES.values():
         result = convert(FileInput("x.py", rule.before.encode()), Settings())
         assert result.findings, rule.code
+
+
+def test_packages_are_found_as_names_and_messages_have_them() -> None:
+    words = re.compile(rf"\b(?:{vendors.words('kernels', 'named')})\b", re.I)
+    for text in ("flash_attn", "FlashAttention needs CUDA", "use flash-attn", "bnb", "Apex"):
+        assert words.search(text), text
+    for text in ("flash", "attention", "engine", "inapexible", "cudnn"):
+        assert not words.search(text), text
 
 
 def test_notes_and_packages_name_rules_and_alternatives() -> None:

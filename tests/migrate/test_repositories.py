@@ -728,6 +728,14 @@ CHANGED = {
 }
 
 KEPT = {
+    "a device among what is told of a case, behind a question": (
+        'CASES = [(Net, "cpu", 3)]\nif torch.cuda.is_available():\n'
+        '    CASES.append((Net, "cuda", 3))\n'
+    ),
+    "what a torch without torch.amp gets": (
+        "def f(device):\n    try:\n        return torch.amp.GradScaler(device=device)\n"
+        "    except AttributeError:\n        return torch.cuda.amp.GradScaler()\n"
+    ),
     "names of a test's cases": (
         "@pytest.mark.parametrize('is_cuda', [True, False], ids=['cuda', 'cpu'])\n"
         "def test(is_cuda):\n    pass\n"
@@ -2098,6 +2106,22 @@ def test_the_folder_of_cudas_code_beside_other_vendors_stays(tmp_path: Path) -> 
     assert after["main.py"] != text
 
 
+def test_the_module_of_cudas_device_beside_that_of_torchs_others_stays(tmp_path: Path) -> None:
+    text = "import torch\n\n\ndef f(x):\n    return x.cuda()\n"
+    after = tree(tmp_path, {"cuda_memory.py": text, "xpu_memory.py": text, "main.py": text})
+    assert after["cuda_memory.py"] == text
+    assert after["main.py"] != text
+
+
+@pytest.mark.parametrize("name", ["bnb_linear", "flash_attention", "transformer_engine", "apex"])
+def test_tests_of_a_package_for_cuda_stay_by_their_name(tmp_path: Path, name: str) -> None:
+    text = "import torch\n\n\ndef test_it():\n    run(torch.ones(3).cuda())\n"
+    files = {f"tests/test_{name}.py": text, "tests/test_engines.py": text}
+    after = tree(tmp_path, files)
+    assert after[f"tests/test_{name}.py"] == text
+    assert after["tests/test_engines.py"] != text
+
+
 def test_tests_of_a_function_of_an_extension_stay(tmp_path: Path) -> None:
     files = {
         "setup.py": "from torch.utils.cpp_extension import CUDAExtension\n"
@@ -2405,3 +2429,48 @@ def test_a_comparison_stays_beside_a_question_of_torch_that_a_function_is_given(
         "    sync(torch, 'cpu')\n"
     )
     assert convert(text) == text
+
+
+def test_a_function_that_may_find_no_torch_is_left_whole() -> None:
+    text = (
+        "import importlib\n\n\ndef pick(index, backend):\n    if backend == 'torch':\n"
+        "        try:\n            torch = importlib.import_module('torch')\n"
+        "        except ImportError:\n            return 'cpu'\n"
+        "        if not torch.cuda.is_available():\n            return 'cpu'\n"
+        "        number = torch.cuda.device_count()\n    else:\n        number = 0\n"
+        "    return f'cuda:{index}' if index < number else 'cpu'\n"
+    )
+    assert convert(text) == text
+
+
+def test_the_device_is_named_behind_what_brings_torch_in_a_test() -> None:
+    text = (
+        "import pytest\n\n\ndef test_it():\n    torch = pytest.importorskip('torch')\n"
+        "    assert net(torch.ones(3).cuda())\n"
+    )
+    line = "    torch = pytest.importorskip('torch')\n"
+    assert convert(text) == text.replace(line, f"{line}    {HELP}").replace(
+        ".cuda()", ".to(accelerator)"
+    )
+
+
+def test_a_new_import_stands_behind_the_standard_librarys_also_before_a_statement() -> None:
+    text = (
+        "# Copyright\nimport argparse\nimport sys\nsys.path.insert(1, '..')\n\n"
+        "from torch.cuda.amp import autocast\n\n\ndef f():\n    with autocast():\n        pass\n"
+    )
+    assert "import sys\nimport torch\nsys.path.insert" in convert(text)
+
+
+def test_what_is_around_kernels_without_which_it_is_not_imported_stays(tmp_path: Path) -> None:
+    text = (
+        "import torch\n{}from . import group_cuda{}\n\n\nclass Group(torch.autograd.Function):\n"
+        "    @staticmethod\n    def forward(ctx, x):\n"
+        "        return group_cuda.forward(x, torch.cuda.FloatTensor(3))\n"
+    )
+    needs = text.format("", "")
+    may = text.format("try:\n    ", "\nexcept ImportError:\n    group_cuda = None")
+    files = {"ops/__init__.py": "", "ops/group.py": needs, "ops/may.py": may}
+    after = tree(tmp_path, files)
+    assert after["ops/group.py"] == needs
+    assert after["ops/may.py"] != may

@@ -602,7 +602,7 @@ def help_at(indent: str) -> str:
          "    torch = None\n\n\ndef f(x):\n    return x.to(accelerator)\n"),
         ("from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    import torch\n\n\n"
          "def f(x):\n    return x.cuda()\n",
-         "import torch\nfrom typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    import torch\n\n"
+         "from typing import TYPE_CHECKING\nimport torch\n\nif TYPE_CHECKING:\n    import torch\n\n"
          + HELP.strip() + "\n\n\ndef f(x):\n    return x.to(accelerator)\n"),
     ],
 )  # fmt: skip

@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
+from causeway.migrate import vendors
 from causeway.migrate.names import FUNCTIONS, Names, all_arguments, ancestors, called
 
 _CONCERNS = re.compile(r"CuGraph|numba|triton|faiss|requires?_cuda|mark\.\w*cuda|patch")
@@ -28,7 +29,7 @@ _TESTS = re.compile(r"(?:^|/)(?:tests?|testing)/(?:.*/)?test_\w+\.py$|(?:^|/)con
 # What modules that load a kernel by its name name: an extension of CUDA's, or apex's.
 _NAMED = re.compile(r"\w+_cuda|amp_C")
 # Packages for CUDA alone, as modules of tests are named after.
-_TESTED = re.compile(r"(?:^|_)(?:tcnn|tinycudann|flash_?attn|xformers|spconv|apex)(?:_|\.)")
+_TESTED = re.compile(rf"(?:^|_)(?:{vendors.words('kernels', 'named')})(?:_|\.)")
 _SHORT = 4000  # bytes; a longer function does more than to record a graph
 # What a test puts a stand-in in place of: torch.cuda's functions, and what moves to CUDA's device.
 _REPLACED = re.compile(r"torch\.(?:cuda\b|(?:Tensor|nn\.Module)\.cuda$)")

@@ -61,7 +61,7 @@ _ARRAYS = re.compile(rf"\b(?:array_api\w*|{'|'.join(sorted(vendors.packages('arr
 _ASKED = "|".join(vendors.ASKED)
 _VENDOR_ASKED = re.compile(
     rf"\bis_(?:torch_)?({_ASKED}|ipu|xpu)_available\b|\bis_torch_(cuda)_available\b"
-    rf"|\bIS_(CUDA|XPU|{_ASKED.upper()})_AVAILABLE\b|\bIS_(NVIDIA|AMD|INTEL|ASCEND|NPU)\b"
+    rf"|\bIS_(CUDA|XPU|{_ASKED.upper()})_AVAILABLE\b|\bIS_({'|'.join(vendors.MAKERS)}|NPU)\b"
 )
 _ASKED_AGAIN = 2  # times that a module asks torch for the device before a variable is shorter
 _KEEP = re.compile(rb"#\s*causeway:\s*keep\b")
@@ -137,7 +137,7 @@ def _one_of(test: ast.expr) -> list[ast.expr]:
 _MISSES = re.compile(r"Import|ModuleNotFound|\bException\b")
 
 
-def _is_optional(node: ast.Import | ast.ImportFrom) -> bool:
+def _is_optional(node: ast.stmt) -> bool:
     """Whether a program may go on without an import: by a `try`, in a branch, for types."""
     for child, up in ancestors(node):
         if isinstance(up, ast.Try) and child in up.body and any(map(_goes_on, up.handlers)):
@@ -195,6 +195,7 @@ class Module:
         self.said_in_tests: list[ast.AST] = []  # "cuda" that stays among the arguments of a call
         self.types_left: list[ast.AST] = []  # names of CUDA's tensor types as strings
         self.breaking: list[ast.AST] = []  # stays, and fails without CUDA
+        self.untold: list[ast.AST] = []  # stays, as there may be no torch to ask for the device
         self._around: str | None = None  # a package of the kind "around"
         self.fragile: list[tuple[ast.AST, str]] = []  # a name that some devices' modules lack
         self._helper = ""
@@ -249,7 +250,8 @@ class Module:
         """
         if self.names.stars or self.torch_at_top:
             return False
-        brings = [node for node in self.imports() if "torch" in _heads(node)]
+        brings: list[ast.stmt] = [node for node in self.imports() if "torch" in _heads(node)]
+        brings += [stmt for stmt in self.names.all(ast.Assign) if brought(stmt.value)]
         late = [node for node in brings if not only_for_types(node)]
         return bool(late) and (
             self.own.torch_optional or len(late) < len(brings) or any(map(_is_optional, late))
@@ -478,6 +480,7 @@ class Module:
         edits = list(edits)
         if unnamed and self.torch_optional:
             self.breaking.append(node)
+            self.untold.append(node)
             self._draft(
                 rule, node, "manual", "the module does without torch where it is not installed",
                 "Import torch here, and ask it for the device.", api, category, "warning",
@@ -1087,9 +1090,13 @@ class Module:
         """Whether `node` is only evaluated where torch has no `accelerator`, or no `amp`: the other
         branch of `hasattr(torch, "accelerator")`.
         """
-        if "hasattr" not in self.source.text or not re.search("accelerator|amp", self.source.text):
+        if not re.search("accelerator|amp", self.source.text):
             return False
         for child, up in ancestors(node):
+            if isinstance(up, ast.ExceptHandler):
+                if any(map(self._is_newer, ast.walk(ast.Module(up.up.body, [])))):  # type: ignore[attr-defined]
+                    return True
+                continue
             if isinstance(up, ast.If):
                 other = child in up.orelse
             elif isinstance(up, ast.IfExp):
@@ -1102,6 +1109,11 @@ class Module:
             if other and any(self._has_accelerator(test) for test in tests):
                 return True
         return False
+
+    def _is_newer(self, node: ast.AST) -> bool:
+        """Whether it is a call of what older versions of torch do not have."""
+        api = self.resolve(node.func) if isinstance(node, ast.Call) else ""
+        return api.startswith(("torch.amp.", "torch.accelerator."))
 
     def _has_accelerator(self, test: ast.expr) -> bool:
         return (

@@ -387,10 +387,14 @@ def import_before(names: Names, name: str, node: ast.AST) -> ast.stmt | None:
     of the same function around it.
     """
     scope = names.holder(name, node.scope)  # type: ignore[attr-defined]
-    bound = {id(b.node) for b in scope.bindings[name]} if scope is not None else set()
+    bindings = scope.bindings[name] if scope is not None else []
+    bound = {
+        id(b.node.up if b.value is not None and brought(b.value) else b.node)  # type: ignore[attr-defined]
+        for b in bindings
+    }
     for child, up in ancestors(node):
         found = [s for s in before(child) if id(s) in bound] if isinstance(child, ast.stmt) else []
-        if found and isinstance(found[-1], ast.Import | ast.ImportFrom):
+        if found and isinstance(found[-1], ast.Import | ast.ImportFrom | ast.Assign):
             return found[-1]
         if scope is None or up is scope.node:
             break

@@ -41,26 +41,29 @@ _TYPES = re.compile(
 )
 _TYPE = re.compile(rb"\b\w*Tensor\b|\bd?type\b")
 # Folders of vendors' code, and how many of them show that a tree has one for each.
-_FOLDERS = {"cuda", "rocm", "hip", "xpu", "npu", "ascend", "hpu", "mps", "metal", "mlu", "musa"}
+_FOLDERS = {"cuda", "ascend", *vendors.TORCHS, *vendors.ASKED, *vendors.ARCHITECTURES}
 _SEVERAL = 3
 # A module that defines kernels of Triton's, and how many of a folder's modules show that all are
 # about such kernels.
 _TRITON = re.compile(rb"^[ \t]*@(?:triton\.)?(?:jit|autotune|heuristics)\b", re.M)
 _MOST = 3
 # A module of one vendor's beside those of others: cuda_accelerator.py and npu_accelerator.py.
-_MODULE = re.compile(r"(cuda|npu|mlu|musa|hpu)_(\w+)")
+_MODULE = re.compile(rf"({'|'.join(('cuda', *vendors.TORCHS, *vendors.ASKED))})_(\w+)")
 # k2's automata and losses, which are on the CPU or on CUDA's device, as are the tensors for them.
 _K2 = re.compile(rb"^(?:from|import)[ \t]+k2\b", re.M)
-_CTRANSLATE2 = re.compile(rb"^(?:from|import)[ \t]+(?:ctranslate2|faster_whisper)\b", re.M)
+_CTRANSLATE2 = re.compile(
+    rb"^(?:from|import)[ \t]+(?:%b)\b" % vendors.words("ctranslate2").encode(), re.M
+)
 # Attributes that are called as tensor types are: self.Tensor, opt.FloatTensor.
 _ATTRIBUTES = re.compile(rb"\b(?!torch\b|th\b|cuda\b)\w+\.(\w*Tensor)\b")
 LEGACY = re.compile(rb"\b(?:torch|th)\.Tensor\(")
 _ASKED = "|".join(vendors.ASKED).encode()
 # Vendors of which a tree has a name or a question: IS_NPU, is_torch_mlu_available(), IS_NVIDIA.
 _VENDOR = re.compile(
-    rb"\bIS_(AMD|INTEL|NVIDIA|ASCEND|%b)(?:_AVAILABLE)?\b"
+    rb"\bIS_(%b|%b)(?:_AVAILABLE)?\b"
     rb"|\bdef[ \t]+is_(?:torch_)?(%b)_available\b"
-    rb"|\bis_torch_(cuda|xpu|npu|mlu|hpu|musa)_available\b" % (_ASKED.upper(), _ASKED)
+    rb"|\bis_torch_(cuda|xpu|%b)_available\b"
+    % ("|".join(vendors.MAKERS).encode(), _ASKED.upper(), _ASKED, _ASKED)
 )
 # A function that names the device that is there, which may be one of several vendors'.
 _GIVES = re.compile(rb"""^[ \t]*return[ \t]+["'](cuda|%b)["'][ \t]*(?:#.*)?$""" % _ASKED, re.M)
@@ -181,7 +184,9 @@ class _Reading:
             module = ".".join(filter(None, (_package(path, self.root), path.stem)))
             self.triton.setdefault(path.parent, []).append(module)
         loads = _loads(path, data) or (self.built is not None and bool(self.built.search(data)))
-        if any(_compiles(path.parent / f"{n.decode()}.py") for n in _TAKES.findall(data)):
+        compiled = _COMPILED.search(data)
+        needs = compiled is not None and _cannot_do_without(path, compiled)
+        if needs or any(_compiles(path.parent / f"{n.decode()}.py") for n in _TAKES.findall(data)):
             self.wrappers |= self._names([path])
             loads = True
         if loads and (package := _package(path, self.root)):
@@ -283,9 +288,18 @@ def _loads(path: Path, data: bytes) -> bool:
     if _LOADS.search(data):
         return True
     found = _COMPILED.search(data)
-    return found is not None and not any(
-        (path.parent / f"{found[1].decode()}{end}").exists() for end in ("", ".py")
-    )
+    return found is not None and _is_missing(path, found)
+
+
+def _cannot_do_without(path: Path, found: re.Match[bytes]) -> bool:
+    """Whether it is `from . import nms_cuda` of no module, under no condition."""
+    outside = not found[0][:1].isspace()
+    return outside and found[1].endswith(b"_cuda") and _is_missing(path, found)
+
+
+def _is_missing(path: Path, found: re.Match[bytes]) -> bool:
+    """Whether what a module imports from beside it is not there, as it is compiled."""
+    return not any((path.parent / f"{found[1].decode()}{end}").exists() for end in ("", ".py"))
 
 
 def _imports_one_of(extensions: frozenset[str]) -> re.Pattern[bytes] | None:

@@ -28,11 +28,11 @@ from causeway.migrate.systems import back, read
 
 # A module in which none of this occurs has nothing that a rule looks for; a test compares the list
 # with the rules. It is asked of bytes, before anything is decoded or parsed.
+_PACKAGES = {p.only or p.name for p in knowledge.packages().values()}
 _CONCERNS = re.compile(
-    rb"cuda|CUDA|nccl|apex|amp_C|flash_attn|xformers|triton|bitsandbytes|DataParallel|data_parallel|"
-    rb"nvidia|transformer_engine|tensorrt|torch2trt|nvml|GPUtil|nvtx|cudf|cuml|cugraph|rmm|spconv|"
-    rb"MinkowskiEngine|tinycudann|nvdiffrast|causal_conv1d|mamba_ssm|auto_gptq|awq|vllm|deepspeed|"
-    rb"horovod|megatron|cupy|cudnn|NCCL|CUBLAS|torch\.ops\b|import ops\b|\bmps\b|\bxpu\b|autocast_"
+    rb"cuda|CUDA|nccl|NCCL|nvidia|nvml|cudnn|CUBLAS|DataParallel|data_parallel|"
+    rb"torch\.ops\b|import ops\b|\bmps\b|\bxpu\b|autocast_|"
+    + "|".join(map(re.escape, sorted(_PACKAGES))).encode()
 )
 
 
@@ -283,7 +283,8 @@ def _imports(module: Module) -> None:
         else:
             lines.append(vendor_line)
     if lines:
-        at = _beside_imports(module, first_import)
+        below = _after_imports(module, torch_import, known) if helper else len(source.data)
+        at = _beside_imports(module, first_import, below or 0)
         gap = (
             newline if at == len(source.data) and source.data and source.data[-1:] != b"\n" else ""
         )
@@ -388,22 +389,28 @@ def _first_statement(module: Module) -> int:
     return len(module.source.data)
 
 
-def _beside_imports(module: Module, first: int) -> int:
-    """Where a new import stands among those that open the module: behind the standard library's."""
+def _beside_imports(module: Module, first: int, below: int) -> int:
+    """Where a new import stands among those that open the module: behind the standard library's, if
+    that is not behind what the line at `below` needs.
+    """
     source, at = module.source, first
     for stmt in module.tree.body:
         start = source.line_start(source.start(stmt))
         if start < first:
             continue
         if not isinstance(stmt, ast.Import | ast.ImportFrom):
-            break
+            return at if at < below else first
         heads = (
             {a.name for a in stmt.names} if isinstance(stmt, ast.Import) else {stmt.module or ""}
         )
         own = isinstance(stmt, ast.ImportFrom) and stmt.level
         if own or not {h.partition(".")[0] for h in heads} <= sys.stdlib_module_names:
             return start if source.slice(start, source.start(stmt)).strip() == "" else first
-    return at
+        end = source.end(stmt)
+        at = source.line_end(end) + len(source.newline)
+        if _followed(source, end) or at > len(source.data):
+            return first
+    return at if at < below else first
 
 
 def _imports_torch(stmt: ast.stmt) -> bool:

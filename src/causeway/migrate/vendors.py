@@ -6,6 +6,7 @@ its place is in `knowledge/packages.toml`, which is for those who read a report.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Literal
 
@@ -14,6 +15,9 @@ ASKED = ("npu", "mlu", "hpu", "musa", "gcu", "sdaa")
 # All that come with a package of their own; who names one knows what it does.
 DEVICES = frozenset({*ASKED, "supa", "ipu", "dipu", "xla", "tpu"})
 TORCHS = ("mps", "xpu")  # those come with torch, as CUDA's does
+# Architectures, as lists and folders name them: no devices of torch.
+ARCHITECTURES = ("rocm", "hip", "metal", "vulkan")
+MAKERS = ("NVIDIA", "AMD", "INTEL", "ASCEND")  # of devices, as in IS_NVIDIA
 # Methods that move to a vendor's device, as `x.cuda()` does.
 METHODS = frozenset({"cuda", "npu", "mlu", "dipu"})
 # What onnxruntime runs a model by.
@@ -30,14 +34,17 @@ Kind = Literal[
     "around",  # a module hands it tensors, and it has code for the CPU and for CUDA alone
     "loss",  # the same of a loss
     "bindings",  # those of NVIDIA's libraries
+    "named",  # for CUDA, as names and messages say; a rule of its own converts it, or another kind
+    "ctranslate2",  # runs by CTranslate2, on the CPU and on CUDA alone
 ]
 # Triton is among none: it serves several devices.
 _PACKAGES = """
+apex              named
 bit_decode        kernels own
 bitsandbytes      kernels
 catboost          foreign
 causal_conv1d     kernels
-ctranslate2       own foreign
+ctranslate2       own foreign ctranslate2
 cublas            bindings
 cuda              foreign
 cudnn             bindings
@@ -46,7 +53,7 @@ cutlass           bindings
 cv2               foreign
 dgl               around
 faiss             foreign
-faster_whisper    own foreign
+faster_whisper    own foreign ctranslate2
 flash_attn        kernels
 flashinfer        kernels
 isaacgym          foreign
@@ -64,6 +71,7 @@ numba             foreign arrays tested
 numba.cuda        own
 nvdiffrast        kernels
 nvidia.dali       own
+nvrtc             bindings
 onnxruntime       runtime foreign
 paddle            runtime foreign framework arrays
 polygraphy        runtime
@@ -76,7 +84,7 @@ sklearn           foreign
 spconv            kernels
 taichi            foreign
 tensorflow        foreign framework arrays
-tensorrt          runtime own
+tensorrt          runtime own named
 tinycudann        kernels
 tinygrad          foreign framework arrays
 torch2trt         runtime
@@ -91,6 +99,8 @@ warprnnt_pytorch  loss
 xformers          kernels
 xgboost           foreign
 """
+# What they are called beside their names.
+_CALLED = {"bitsandbytes": "bnb", "flash_attn": "flash_attention", "tinycudann": "tcnn"}
 
 
 @cache
@@ -98,3 +108,13 @@ def packages(kind: Kind) -> frozenset[str]:
     """The packages of a kind, by the names that they are imported by."""
     rows = (line.split() for line in _PACKAGES.split("\n") if line)
     return frozenset(name for name, *kinds in rows if kind in kinds)
+
+
+@cache
+def words(*kinds: Kind) -> str:
+    """Packages of these kinds as names and messages have them, for a regular expression:
+    `flash_attn`, "FlashAttention", "flash-attn".
+    """
+    names = frozenset().union(*map(packages, kinds))
+    names |= {_CALLED[name] for name in names & _CALLED.keys()}
+    return "|".join(re.escape(name).replace("_", "[ _.-]?") for name in sorted(names))

@@ -28,6 +28,7 @@ def run(module: Module) -> None:
     _beside_names(module)
     _beside_questions(module)
     _beside_breaking(module)
+    _beside_untold(module)
     _behind_questions(module)
     _for_each(module)
     _for_nvidia(module)
@@ -161,6 +162,20 @@ def _beside_breaking(module: Module) -> None:
         if joined is not None:
             low, high = module.source.start(joined), module.source.end(joined)
             _take(module, low, high, "a call beside it stays CUDA's", *_ALL)
+
+
+def _beside_untold(module: Module) -> None:
+    """Where torch may be missing, a function that names the device without it asks for CUDA's: its
+    questions, `if not torch.cuda.is_available(): return "cpu"`, and its numbers stay with that.
+    """
+    for node in module.untold:
+        child, function = next(
+            ((c, up) for c, up in ancestors(node) if isinstance(up, FUNCTIONS)), (node, None)
+        )
+        if function is not None and child in function.body:
+            low, high = module.source.start(function), module.source.end(function)
+            says = "a name of CUDA's device beside it stays"
+            _take(module, low, high, says, "CW105", "CW114")
 
 
 def _behind_questions(module: Module) -> None:

@@ -23,11 +23,7 @@ from causeway.migrate.names import (
     ends,
 )
 
-_PACKAGE = re.compile(
-    r"flash_?attn|xformers|bitsandbytes|(?<![a-z])bnb(?![a-z])|flashinfer|transformer_engine"
-    r"|causal_conv1d|cupy|(?<![a-z])apex(?![a-z])",
-    re.I,
-)
+_PACKAGE = re.compile(rf"(?<![a-z])(?:{vendors.words('kernels', 'named')})(?![a-z])", re.I)
 # What says that an extension was built for CUDA, or chooses its graphs.
 _BUILT = re.compile(
     r"\bbuilt_with_cuda|\w*extension\w*_(?:built|available|loaded)\b|has_fused_|\bfused_\w+_cls\b"

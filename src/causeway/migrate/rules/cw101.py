@@ -196,7 +196,9 @@ def _constant(module: Module, node: ast.Constant) -> None:
         up: ast.AST = node.up  # type: ignore[attr-defined]
         listed = isinstance(up, ast.List | ast.Tuple | ast.Set)
         if isinstance(up, ast.Assign | ast.AnnAssign | ast.Return) or (
-            goes_elsewhere(module, statement(node)) or (listed and isinstance(up.up, ast.IfExp))  # type: ignore[attr-defined]
+            goes_elsewhere(module, statement(node))
+            # One of several devices, or of what belongs to one: cases.append((Net, "cuda")).
+            or (listed and isinstance(up.up, ast.IfExp | ast.Call))  # type: ignore[attr-defined]
         ):
             module.names_left.append(node)
         elif isinstance(node.up, ast.Call | ast.keyword):  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from causeway.migrate import flow, knowledge
+from causeway.migrate import flow, knowledge, vendors
 from causeway.migrate.module import Module, Use, alone
 from causeway.migrate.names import FUNCTIONS, after, ancestors, called, statement
 from causeway.migrate.rule import Rule
@@ -332,10 +332,7 @@ def _by_attribute(use: Use) -> Iterator[ast.AST]:
 
 
 # Libraries for CUDA alone, as messages name them.
-_LIBRARY = re.compile(
-    r"\b(?:apex|tensorrt|cupy|cudnn|nvrtc|cublas|flash.att(?:entio)?n|transformer.engine|xformers|bitsandbytes)\b",
-    re.I,
-)
+_LIBRARY = re.compile(rf"\b(?:{vendors.words('kernels', 'named', 'bindings')})\b", re.I)
 
 
 def _for_library(module: Module, use: Use) -> bool:

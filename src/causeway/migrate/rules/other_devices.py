@@ -74,7 +74,7 @@ def asks_another(module: Module, call: ast.AST) -> bool:
     return False
 
 
-_VENDORS_OWN = re.compile(r"(?:^|_)(?:mps|xpu|npu|mlu|hpu|musa)(?:_|$)")
+_VENDORS_OWN = re.compile(rf"(?:^|_)(?:{_OTHERS})(?:_|$)")
 _CUDAS_OWN = re.compile(r"(?:^|_)(?:cuda|nvidia)(?:_|$)")
 
 

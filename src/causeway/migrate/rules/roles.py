@@ -359,7 +359,7 @@ def _attribute_goes(module: Module, target: ast.Attribute) -> bool:
     )
 
 
-_CTRANSLATE2 = re.compile(r"\b(?:ctranslate2|faster_whisper)\b")
+_CTRANSLATE2 = re.compile(rf"\b(?:{vendors.words('ctranslate2')})\b")
 _ITS_OPTIONS = {"device_index", "compute_type", "inter_threads", "intra_threads", "cpu_threads"}
 
 
@@ -404,13 +404,14 @@ def _counterpart(node: ast.expr, what: str) -> bool:
     return isinstance(node, ast.Constant) and node.value in values
 
 
-_DEVICES = re.compile(r"(cpu|cuda|mps|xpu|xla|hpu|npu|mlu|meta|auto|gpu|hip|rocm|tpu|sim)(:\d+)?")
+_SORTS = ("cpu", "cuda", "gpu", "hip", "rocm", "meta", "auto", "sim")
+_DEVICES = re.compile(rf"({'|'.join((*_SORTS, *vendors.TORCHS, *sorted(vendors.DEVICES)))})(:\d+)?")
 _BACKENDS = re.compile(r"nccl|gloo|mpi|ucc|hccl|xccl")
 
 
 def _architecture(node: ast.AST) -> bool:
     """Whether a member of a list is an architecture, no device of torch: ["cuda", "rocm"]."""
-    return isinstance(node, ast.Constant) and node.value in ("rocm", "hip", "metal", "vulkan")
+    return isinstance(node, ast.Constant) and node.value in vendors.ARCHITECTURES
 
 
 def _by_vendor(node: ast.List | ast.Tuple | ast.Set) -> bool:
