@@ -33,6 +33,28 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "types of CUDA's tensors among others": (
+        "def f(p):\n    if p.type() in ['torch.cuda.HalfTensor', 'torch.cuda.BFloat16Tensor']:\n"
+        "        return 1\n",
+        "    if p.type() in [f'torch.{accelerator.type}.HalfTensor', "
+        "f'torch.{accelerator.type}.BFloat16Tensor']:\n        return 1\n",
+    ),
+    "a switch of the program's own for Apple's device": (
+        'if torch.cuda.is_available() and use_gpu:\n    device = "cuda"\n'
+        "elif torch.backends.mps.is_available() and use_gpu and ALLOW_MPS:\n"
+        '    device = "mps"\nelse:\n    device = "cpu"\n',
+        "if torch.accelerator.is_available() and not torch.backends.mps.is_available() and use_gpu:"
+        "\n    device = torch.accelerator.current_accelerator().type\n"
+        "elif torch.backends.mps.is_available() and use_gpu and ALLOW_MPS:\n"
+        '    device = "mps"\nelse:\n    device = "cpu"\n',
+    ),
+    "the branch of a torch of today": (
+        'from functools import partial\nif torch.__version__.startswith("2"):\n'
+        '    cast = partial(torch.autocast, "cuda")\n'
+        "else:\n    cast = torch.cuda.amp.autocast\n",
+        'if torch.__version__.startswith("2"):\n    cast = partial(torch.autocast, accelerator.type'
+        ', enabled=accelerator.type != "cpu")\nelse:\n    cast = torch.cuda.amp.autocast\n',
+    ),
     "whether the device was started, where there may be none": (
         "def f():\n    if torch.cuda.is_initialized():\n        fail()\n"
         "    return not torch.cuda.is_initialized()\n",
@@ -728,6 +750,22 @@ CHANGED = {
 }
 
 KEPT = {
+    "what makes autocast behind a question that stays": (
+        'if torch.cuda.is_available() and hasattr(torch.cuda.amp, "autocast") and '
+        "torch.cuda.is_bf16_supported():\n"
+        "    autocast = funcy.partial(torch.cuda.amp.autocast, dtype=torch.bfloat16)\n"
+    ),
+    "the branch of a torch before torch.accelerator": (
+        'if not torch.__version__.startswith("2"):\n    pass\n'
+        'if torch.__version__ >= "1.6":\n    pass\nelse:\n'
+        "    autocast = torch.cuda.amp.autocast\n"
+    ),
+    "who hands a state to what starts CUDA": (
+        "from torch.cuda import _lazy_call\n\n\ndef _set(state):\n    _lazy_call(state)\n\n\n"
+        "class Tracker:\n    def add(self, name, seed):\n"
+        "        before = torch.cuda.get_rng_state()\n        torch.cuda.manual_seed(seed)\n"
+        "        _set(before)\n"
+    ),
     "a device among what is told of a case, behind a question": (
         'CASES = [(Net, "cpu", 3)]\nif torch.cuda.is_available():\n'
         '    CASES.append((Net, "cuda", 3))\n'
@@ -2474,3 +2512,50 @@ def test_what_is_around_kernels_without_which_it_is_not_imported_stays(tmp_path:
     after = tree(tmp_path, files)
     assert after["ops/group.py"] == needs
     assert after["ops/may.py"] != may
+
+
+def test_a_copy_of_what_is_moved_is_moved_too(tmp_path: Path) -> None:
+    agent = "class Agent:\n    def cuda(self):\n        self.net.cuda()\n"
+    text = (
+        "import copy\nimport torch\nfrom agent import Agent\n\n\nclass Learner:\n"
+        "    def __init__(self, mac, args):\n        self.mac = mac\n"
+        "        self.mixer = torch.nn.Linear(2, 2)\n"
+        "        self.old_mixer = copy.deepcopy(self.mixer)\n"
+        "        self.old_mac = copy.deepcopy(mac)\n\n    def move(self):\n"
+        "        self.mac.cuda()\n        self.mixer.cuda()\n        self.old_mixer.cuda()\n"
+        "        self.old_mac.cuda()\n"
+    )
+    after = tree(tmp_path, {"agent.py": agent, "learner.py": text})["learner.py"]
+    assert "self.old_mixer.to(accelerator)" in after
+    assert "self.mac.cuda()" in after
+    assert "self.old_mac.cuda()" in after
+
+
+def test_tests_of_a_tree_that_is_a_package_for_cuda_stay(tmp_path: Path) -> None:
+    text = "import torch\nimport apex\n\nx = apex.scale(torch.ones(3).cuda())\n"
+    files = {"apex/__init__.py": "", "tests/race.py": text, "examples/train.py": text}
+    after = tree(tmp_path, files)
+    assert after["tests/race.py"] == text
+    assert after["examples/train.py"] != text
+
+
+def test_a_script_that_checks_gradients_beside_compiled_kernels_stays(tmp_path: Path) -> None:
+    text = (
+        "import torch\nfrom torch.autograd import gradcheck\nfrom func import Pool\n\n"
+        "gradcheck(Pool(), torch.ones(3).cuda())\n"
+    )
+    files = {"net/dcn/__init__.py": "", "net/dcn/func.py": "from ._ext import pool\n"}
+    files |= {"net/dcn/test.py": text, "net/check.py": text}
+    after = tree(tmp_path, files)
+    assert after["net/dcn/test.py"] == text
+    assert after["net/check.py"] != text
+
+
+def test_what_wraps_a_model_of_ctranslate2_stays_with_it(tmp_path: Path) -> None:
+    text = (
+        "import faster_whisper\nimport torch\n\n\nclass Pipeline:\n"
+        "    def __init__(self, device):\n"
+        '        self.device = torch.device(f"cuda:{device}")\n'
+        "        self.model = faster_whisper.WhisperModel('base')\n"
+    )
+    assert tree(tmp_path, {"asr.py": text})["asr.py"] == text

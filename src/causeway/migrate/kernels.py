@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from causeway.migrate import vendors
 from causeway.migrate.names import FUNCTIONS, Names, all_arguments, ancestors, called
@@ -26,6 +26,7 @@ _PRIVATES = {
 }
 # By its place: a test_net.py elsewhere evaluates a model.
 _TESTS = re.compile(r"(?:^|/)(?:tests?|testing)/(?:.*/)?test_\w+\.py$|(?:^|/)conftest\.py$")
+_IN_TESTS = re.compile(r"(?:^|/)tests?/")
 # What modules that load a kernel by its name name: an extension of CUDA's, or apex's.
 _NAMED = re.compile(r"\w+_cuda|amp_C")
 # Packages for CUDA alone, as modules of tests are named after.
@@ -41,7 +42,7 @@ class Kernels:
 
     `extensions`: the modules that the tree builds for CUDA, by their qualified names; `packages`:
     those of its packages that load some; `wrappers`: its modules of such kernels;
-    `triton`: those, and packages, of kernels of Triton's.
+    `triton`: those, and packages, of kernels of Triton's; `own`: packages that the tree is.
     """
 
     def __init__(
@@ -54,8 +55,9 @@ class Kernels:
         path: str = "",
         wrappers: frozenset[str] = frozenset(),
         triton: frozenset[str] = frozenset(),
+        own: frozenset[str] = frozenset(),
     ) -> None:
-        self._names, self._resolve, self._path = names, resolve, path
+        self._names, self._resolve, self._path, self._text = names, resolve, path, text
         self._whole = ""  # what all of it is for
         self._parts: dict[int, str] = {}  # by id of a function, a class or the module
         self._trials: set[int] = set()  # by id of an `if __name__ == "__main__":`
@@ -69,7 +71,10 @@ class Kernels:
         built = sorted(name for name in extensions if name.rpartition(".")[2] in text)
         if self._whole:
             return
-        loading = sorted(name for name in packages if name.rpartition(".")[2] in text)
+        loading = sorted(
+            name for name in packages
+            if name.rpartition(".")[2] in text or name.replace(".", "/") in path
+        )  # fmt: skip
         if built and (name := self._cannot_do_without(built)):
             self._whole = f"the extension {name}"
         elif built and self._tests_one_of(built):
@@ -78,6 +83,8 @@ class Kernels:
             self._whole = f"the compiled kernels of {owner}"
         elif triton and (owner := self._tests_package(sorted(triton))):
             self._whole = f"the kernels of {owner}, by Triton"
+        elif owner := self._tests_own(own):
+            self._whole = f"the kernels of {owner}"
         elif (named := _TESTED.search(path.rpartition("/")[2])) and self._has_tests():
             self._whole = named[0].strip("_.")
         elif self._serves_tests(path, packages):
@@ -165,7 +172,28 @@ class Kernels:
     def _tests_package(self, packages: list[str]) -> str:
         """The package whose compiled kernels a module tests, by what it imports; "" for none."""
         brought = self._brought() if self._has_tests() else set()
-        return next((p for p in packages if any(f"{b}.".startswith(f"{p}.") for b in brought)), "")
+        for package in packages:
+            if any(f"{b}.".startswith(f"{package}.") for b in brought):
+                return package
+            named = any(package.startswith(f"{b}.") for b in brought)
+            if named and re.search(rf"\b{re.escape(package)}\.", self._text):  # import apex
+                return package
+        return self._beside(packages)
+
+    def _beside(self, packages: Iterable[str]) -> str:
+        """The package in whose folder a script compares a kernel with its gradient."""
+        if "torch.autograd.gradcheck" not in self._brought():
+            return ""
+        folder = "." + self._path.rpartition("/")[0].replace("/", ".")
+        return next((p for p in packages if folder.endswith(f".{p}")), "")
+
+    def _tests_own(self, own: frozenset[str]) -> str:
+        """The package for CUDA alone that the tree is, where a module tests it."""
+        tested = own & (vendors.packages("kernels") | vendors.packages("named"))
+        if not tested or not (_IN_TESTS.search(self._path) or self._has_tests()):
+            return ""
+        heads = {name.partition(".")[0] for name in self._brought()}
+        return next(iter(sorted(tested & heads)), "")
 
     def _compiles(self, path: str, wrappers: frozenset[str]) -> bool:
         """Whether a module is for kernels, and there is no way around them: the only other names
@@ -208,6 +236,21 @@ class Kernels:
                     home = homes[-1]
                 if len(ast.get_source_segment(text, home) or "") < _SHORT:
                     self._parts[id(home)] = what
+                    if api == "torch.cuda._lazy_call":
+                        self._find_callers(home, what, text)
+
+    def _find_callers(self, function: ast.AST, what: str, text: str) -> None:
+        """Who calls a function that starts CUDA, `_set_cuda_rng_state(state)`: its class, for what
+        it hands over is CUDA's too.
+        """
+        for node in self._names.all(ast.Name):
+            if node.id != getattr(function, "name", "") or not self._of_module(node):
+                continue
+            around = [up for _, up in ancestors(node) if isinstance(up, (*FUNCTIONS, ast.ClassDef))]
+            classes = [up for up in around if isinstance(up, ast.ClassDef)]
+            for home in (classes or around)[-1:]:
+                if classes or len(ast.get_source_segment(text, home) or "") < _SHORT:
+                    self._parts.setdefault(id(home), what)
 
     def _find_loaders(self) -> None:
         """Classes that load a kernel of CUDA's by its name: `import_module("fused_adam_cuda")`."""

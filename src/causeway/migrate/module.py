@@ -63,6 +63,7 @@ _VENDOR_ASKED = re.compile(
     rf"\bis_(?:torch_)?({_ASKED}|ipu|xpu)_available\b|\bis_torch_(cuda)_available\b"
     rf"|\bIS_(CUDA|XPU|{_ASKED.upper()})_AVAILABLE\b|\bIS_({'|'.join(vendors.MAKERS)}|NPU)\b"
 )
+_FIRST = (2, 6)  # the version of torch that brought torch.accelerator
 _ASKED_AGAIN = 2  # times that a module asks torch for the device before a variable is shorter
 _KEEP = re.compile(rb"#\s*causeway:\s*keep\b")
 
@@ -1026,7 +1027,7 @@ class Module:
         if self._kernels is None:
             self._kernels = Kernels(
                 self.names, self.resolve, self.source.text, self.extensions, self.own.kernels,
-                self.path, self.own.wrappers, self.own.triton,
+                self.path, self.own.wrappers, self.own.triton, self.own_packages,
             )  # fmt: skip
         if owner := self._kernels.at(node):
             return owner
@@ -1090,7 +1091,7 @@ class Module:
         """Whether `node` is only evaluated where torch has no `accelerator`, or no `amp`: the other
         branch of `hasattr(torch, "accelerator")`.
         """
-        if not re.search("accelerator|amp", self.source.text):
+        if not re.search("accelerator|amp|__version__", self.source.text):
             return False
         for child, up in ancestors(node):
             if isinstance(up, ast.ExceptHandler):
@@ -1108,7 +1109,27 @@ class Module:
                 tests = up.test.values
             if other and any(self._has_accelerator(test) for test in tests):
                 return True
+            if self._of_older(up.test, denied=other):
+                return True
         return False
+
+    def _of_older(self, test: ast.expr, *, denied: bool) -> bool:
+        """Whether a branch is for a torch without torch.accelerator, by a comparison of versions:
+        `torch.__version__ < "1.6"`, or the other branch of `torch.__version__.startswith("2")`.
+        """
+        parts = list(ast.walk(test))
+        if not any(isinstance(n, ast.Attribute) and n.attr == "__version__"
+                   and self.resolve(n) == "torch.__version__" for n in parts):  # fmt: skip
+            return False
+        said = [str(n.value) for n in parts if isinstance(n, ast.Constant)]
+        number = re.match(r"\d+(?:\.\d+)?", said[0]) if len(said) == 1 else None
+        if number is None or tuple(map(int, number[0].split("."))) > _FIRST:
+            return False
+        if isinstance(test, ast.Compare) and len(test.ops) == 1:
+            older = isinstance(test.ops[0], ast.Lt | ast.LtE)
+            return older is not denied and (older or isinstance(test.ops[0], ast.Gt | ast.GtE))
+        func = test.func if isinstance(test, ast.Call) else None
+        return denied and getattr(func, "attr", "") == "startswith"
 
     def _is_newer(self, node: ast.AST) -> bool:
         """Whether it is a call of what older versions of torch do not have."""

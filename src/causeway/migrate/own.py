@@ -27,7 +27,7 @@ _CUDA = re.compile(
 # How a module loads what was compiled for it.
 _LOADS = re.compile(
     rb"\bload_ext\(|\btorch\.(?:ops|classes)\.load_library\("
-    rb"|^[ \t]*(?:from|import)[ \t]+(?!torch\b)[\w. ,]*\b_C\b",
+    rb"|^[ \t]*(?:from|import)[ \t]+(?!torch\b)[\w. ,]*\b_C\b|^from[ \t]+\.*_ext\b",
     re.M,
 )
 # How one compiles kernels of CUDA's when it is imported, and how another takes those.

@@ -44,7 +44,7 @@ bit_decode        kernels own
 bitsandbytes      kernels
 catboost          foreign
 causal_conv1d     kernels
-ctranslate2       own foreign ctranslate2
+ctranslate2       runtime own foreign ctranslate2
 cublas            bindings
 cuda              foreign
 cudnn             bindings
@@ -53,7 +53,7 @@ cutlass           bindings
 cv2               foreign
 dgl               around
 faiss             foreign
-faster_whisper    own foreign ctranslate2
+faster_whisper    runtime own foreign ctranslate2
 flash_attn        kernels
 flashinfer        kernels
 isaacgym          foreign

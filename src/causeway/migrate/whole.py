@@ -195,7 +195,9 @@ def _behind_questions(module: Module) -> None:
         for part in (*_only_there(question), *_by_name(question, module)):
             low, high = module.source.start(part), module.source.end(part)
             if high - low < _NEAR:
-                _take(module, low, high, "it is behind a question that stays CUDA's", *_ALL)
+                says = "it is behind a question that stays CUDA's"
+                _take(module, low, high, says, *_ALL)
+                _take(module, low, high, says, "CW120", wholly=True)
 
 
 def _for_each(module: Module) -> None:
@@ -334,9 +336,15 @@ def _needs_torch(text: str, name: str) -> bool:
     return f"{name}." in text or any(mark in text for mark in marks)
 
 
-def _take(module: Module, low: int, high: int, says: str, *codes: str) -> None:
-    """Take back what rules with one of these codes changed between two offsets."""
+def _take(
+    module: Module, low: int, high: int, says: str, *codes: str, wholly: bool = False
+) -> None:
+    """Take back what rules with one of these codes changed between two offsets; `wholly`: where it
+    names torch.cuda itself, so that no import changed for it.
+    """
     for i, draft in enumerate(module.drafts):
         wanted = draft.rule.code.startswith(codes or _MOVES)
+        if wholly and "torch.cuda." not in module.source.slice(draft.start, draft.end):
+            continue
         if draft.kind == "changed" and wanted and low <= draft.start < high:
             module.take_back(i, says)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from causeway.migrate import vendors
 from causeway.migrate.module import Module
@@ -25,6 +26,7 @@ RULE = Rule(
 )
 _LAST_WORD = re.compile(r"[A-Z][a-z0-9]+$")
 _DEVICE_NAME = re.compile(r"(^|_)(device|dev)(_|$)|device$", re.I)
+_COPIES = 3  # of a copy
 _INDEX_NAME = re.compile(r"(?:id|idx|index|rank|num|number|count)s?$", re.I)
 
 
@@ -299,12 +301,23 @@ def _object_of_own(module: Module, node: ast.expr) -> bool:
     call = node.up.up  # type: ignore[attr-defined]
     if not isinstance(call.up, ast.Expr) or not module.own.without_to & module.names.used:
         return False
+    return not any(
+        isinstance(v, ast.Call) and _last(v.func)[:1].isupper() for v in _made(module, node)
+    )
+
+
+def _made(module: Module, node: ast.expr, depth: int = 0) -> Iterator[ast.expr]:
+    """The values of a name or an attribute; of a copy, `copy.deepcopy(x)`, those of `x`."""
     written = module.text(node)
-    made = [
-        a.value for a in module.names.all(ast.Assign)
-        if any(module.text(t) == written for t in a.targets)
-    ]  # fmt: skip
-    return not any(isinstance(v, ast.Call) and _last(v.func)[:1].isupper() for v in made)
+    for stmt in module.names.all(ast.Assign):
+        if not any(module.text(t) == written for t in stmt.targets):
+            continue
+        value = stmt.value
+        if isinstance(value, ast.Call) and _last(value.func) == "deepcopy" and value.args:
+            if depth < _COPIES:
+                yield from _made(module, value.args[0], depth + 1)
+        else:
+            yield value
 
 
 def _self(node: ast.AST, own: frozenset[str]) -> str:

@@ -215,13 +215,22 @@ def _string(module: Module, node: ast.Constant, api: str) -> None:
                       api=api)  # fmt: skip
     elif call:
         _type(module, call, node, api)
-    elif parts and not module.in_fstring(node) and isinstance(node.up, ast.Compare):  # type: ignore[attr-defined]
+    elif parts and not module.in_fstring(node) and _is_compared(node):
         new = f"f{parts[1]}torch.{{{module.device_type(node)}}}.{kind}{parts[1]}"
         module.change(RULE, node, [module.replace(node, new)], "the type's name has the device's",
                       api=api)  # fmt: skip
     else:
         module.report(RULE, node, "manual", "the name of a tensor type as a string", api=api)
         module.types_left.append(node)
+
+
+def _is_compared(node: ast.Constant) -> bool:
+    """Whether a type's name is compared, alone or among others: `x.type() in ["…", "…"]`."""
+    up = node.up  # type: ignore[attr-defined]
+    if isinstance(up, ast.List | ast.Tuple | ast.Set):
+        asked = up.up  # type: ignore[union-attr]
+        return isinstance(asked, ast.Compare) and asked.comparators == [up]
+    return isinstance(up, ast.Compare)
 
 
 def _annotation(child: ast.AST, up: ast.AST) -> bool:

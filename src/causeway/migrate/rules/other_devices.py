@@ -31,14 +31,28 @@ def other_settings(module: Module, call: ast.AST) -> list[str]:
     node = statement(call)
     if not isinstance(node, ast.If) or not any(n is call for n in ast.walk(node.test)):
         return []
-    own, found = _settings(node.body), []
+    own, found, first = _settings(node.body), [], node.test
     while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
         node = node.orelse[0]
         asked = _BRANCH.search(module.text(node.test))
         theirs = _settings(node.body)
-        if asked and any(own.get(name, value) != value for name, value in theirs.items()):
+        if asked and (
+            any(own.get(name, value) != value for name, value in theirs.items())
+            or _has_switch(node.test, first)
+        ):
             found.append("backends.mps" if "mps" in asked[1] else "xpu")
     return found
+
+
+def _has_switch(test: ast.expr, first: ast.expr) -> bool:
+    """Whether the program has a switch of its own for a device, which the first branch does not
+    have: `elif torch.backends.mps.is_available() and ALLOW_MPS`.
+    """
+    known = {ast.dump(n) for n in ast.walk(first)}
+    terms = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else []
+    return any(
+        isinstance(term, ast.Name | ast.Attribute) and ast.dump(term) not in known for term in terms
+    )
 
 
 def _settings(body: list[ast.stmt]) -> dict[str, str]:
