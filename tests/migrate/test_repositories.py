@@ -33,6 +33,21 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "one seed or the other": (
+        "if torch.cuda.is_available():\n    torch.cuda.manual_seed(42)\nelse:\n"
+        "    torch.manual_seed(42)\n",
+        "if torch.accelerator.is_available():\n    torch.get_device_module().manual_seed(42)\n"
+        "else:\n    torch.manual_seed(42)\n",
+    ),
+    "imports from torch.cuda behind a question that stays": (
+        "if torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 8:\n"
+        "    from torch.cuda import Event, synchronize\n    from torch.cuda.amp import autocast\n"
+        "    e = Event(True)\n    synchronize()\ndef f():\n    with autocast():\n        pass\n",
+        "    from torch import Event\n    from torch.accelerator import synchronize\n"
+        "    from torch.amp import autocast\n    e = Event(enable_timing=True)\n    synchronize()\n"
+        'def f():\n    with autocast(accelerator.type, enabled=accelerator.type != "cpu"):\n'
+        "        pass\n",
+    ),
     "types of CUDA's tensors among others": (
         "def f(p):\n    if p.type() in ['torch.cuda.HalfTensor', 'torch.cuda.BFloat16Tensor']:\n"
         "        return 1\n",
@@ -2559,3 +2574,13 @@ def test_what_wraps_a_model_of_ctranslate2_stays_with_it(tmp_path: Path) -> None
         "        self.model = faster_whisper.WhisperModel('base')\n"
     )
     assert tree(tmp_path, {"asr.py": text})["asr.py"] == text
+
+
+def test_an_import_from_torchs_amp_may_stand_before_torchs_own() -> None:
+    text = (
+        "from torch.cuda.amp import autocast\nimport torch\n\n\ndef f():\n"
+        "    with autocast(False):\n        return torch.cuda.current_device()\n"
+    )
+    after = convert(text)
+    assert after.startswith("from torch.amp import autocast\nimport torch\n")
+    assert "autocast(accelerator.type, enabled=False)" in after

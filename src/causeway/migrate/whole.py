@@ -16,6 +16,10 @@ _ALL = ("CW10", "CW11", "CW14", "CW15")  # less autocast, whose import may have 
 _NEAR = 2000  # bytes of a statement; a longer one is for more than the question
 _SHORT = 3  # statements; of a longer branch most serves every device
 _MOVES = ("CW101", "CW102", "CW104")  # what names or moves to the device
+# Imports of torch.cuda's names: each place that uses one was written for where it comes from now.
+_IMPORTS = "CW116"
+# What takes other arguments where it comes from now: Event(True).
+_BY_IMPORT = ("CW104", "CW106")
 
 
 def run(module: Module) -> None:
@@ -315,7 +319,8 @@ def _before_torch(module: Module) -> None:
         return
     first = min(bound)
     for i, draft in enumerate(module.drafts):
-        if draft.kind == "changed" and draft.start < first and draft.edits:
+        imports = draft.rule.code == _IMPORTS  # which brings what it names itself
+        if draft.kind == "changed" and draft.start < first and draft.edits and not imports:
             node = _node_at(module, draft.start, first)
             if node is not None and any(_needs_torch(e.text, name) for e in draft.edits):
                 module.take_back(i, "torch is imported below, so it cannot be asked here")
@@ -343,8 +348,11 @@ def _take(
     names torch.cuda itself, so that no import changed for it.
     """
     for i, draft in enumerate(module.drafts):
-        wanted = draft.rule.code.startswith(codes or _MOVES)
-        if wholly and "torch.cuda." not in module.source.slice(draft.start, draft.end):
+        wanted = draft.rule.code.startswith(codes or _MOVES) and draft.rule.code != _IMPORTS
+        text = module.source.slice(draft.start, draft.end)
+        if wholly and "torch.cuda." not in text:
+            continue
+        if draft.rule.code in _BY_IMPORT and "cuda" not in text:
             continue
         if draft.kind == "changed" and wanted and low <= draft.start < high:
             module.take_back(i, says)

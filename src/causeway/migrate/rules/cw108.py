@@ -75,8 +75,19 @@ def _of_the_device_alone(module: Module, use: Use) -> bool:
         return _cpu_has_another(module, call, wanted)
     return not isinstance(call.args[0], ast.Name | ast.Attribute | ast.Constant) or not any(
         module.resolve(c.func) in _SEEDING and module.text(c.args[0]) == wanted
+        and not _in_other_branch(module, call, c)
         for c in module.names.all(ast.Call)
         if c.args
+    )  # fmt: skip
+
+
+def _in_other_branch(module: Module, call: ast.Call, other: ast.Call) -> bool:
+    """Whether the CPU is only seeded where the device is not: `else: torch.manual_seed(seed)`."""
+    return any(
+        isinstance(up, ast.If)
+        and child in up.body
+        and any(module.within(other, part) for part in up.orelse)
+        for child, up in ancestors(call)
     )
 
 

@@ -111,7 +111,7 @@ def _rename(module: Module, rule: Rule, use: Use, api: Api) -> None:
     made = module.change(rule, call or use.node, edits, f"`{api.to}` in place of `{use.api}`",
                          tip=api.tip, api=use.api, category=api.category)  # fmt: skip
     stmt = _of_nothing_else(module, call) if call else None
-    if made and stmt is not None and edits[-1].text.startswith("if "):
+    if made and stmt is not None and edits and edits[-1].text.startswith("if "):
         module.guards.append((stmt, edits[-1]))
     module.done.add(id(use.node))
 
