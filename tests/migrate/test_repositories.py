@@ -33,6 +33,15 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "an import in a part that is about CUDA, for what is not": (
+        "from torch.cuda.amp import autocast\n"
+        "print(torch.version.cuda, torch.backends.cudnn.version())\ndef f():\n"
+        "    with autocast():\n        loss.backward()\n",
+        "from torch.amp import autocast\n"
+        "print(torch.version.cuda, torch.backends.cudnn.version())\ndef f():\n"
+        '    with autocast(accelerator.type, enabled=accelerator.type != "cpu"):\n'
+        "        loss.backward()\n",
+    ),
     "one seed or the other": (
         "if torch.cuda.is_available():\n    torch.cuda.manual_seed(42)\nelse:\n"
         "    torch.manual_seed(42)\n",
@@ -765,6 +774,20 @@ CHANGED = {
 }
 
 KEPT = {
+    "a name of torch.cuda.amp that is CUDA's in one place": (
+        "from torch.cuda.amp import autocast\n\n\ndef f():\n    with autocast():\n        pass\n"
+        "\n\ndef g():\n    if torch.version.cuda is not None:\n        with autocast():\n"
+        "            pass\n"
+    ),
+    "the same of a name that is given": (
+        "cast = torch.cuda.amp.autocast\n\n\ndef f():\n    with cast():\n        pass\n\n\n"
+        "def g():\n    if torch.version.cuda is not None:\n        with cast():\n"
+        "            pass\n"
+    ),
+    "the same of a name whose import a comment keeps": (
+        "from torch.cuda.amp import autocast  # causeway: keep\n\n\ndef f():\n"
+        "    with autocast():\n        pass\n"
+    ),
     "what makes autocast behind a question that stays": (
         'if torch.cuda.is_available() and hasattr(torch.cuda.amp, "autocast") and '
         "torch.cuda.is_bf16_supported():\n"

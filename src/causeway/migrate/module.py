@@ -469,10 +469,13 @@ class Module:
         category: Category = "api",
         severity: Severity = "info",
         safe: bool | None = None,
+        follows: bool = False,
     ) -> bool:
         """Make edits; whether they were made. Unsafe ones wait for `--unsafe`, and one that meets
-        another's range, or that a comment keeps, is not made.
+        another's range, or that a comment keeps, is not made. `follows`: what was changed elsewhere
+        needs it, so that its own place does not count.
         """
+        placed = not self.vendor and not follows
         self.done.add(id(node))
         asked, self._asks_for = self._asks_for, []
         unnamed, self._unnamed = self._unnamed, False
@@ -487,39 +490,39 @@ class Module:
                 "Import torch here, and ask it for the device.", api, category, "warning",
             )  # fmt: skip
             return False
-        if not self.vendor and self._scripted(node):
+        if placed and self._scripted(node):
             self._draft(
                 rule, node, "manual", "TorchScript sees no variable of the module here",
                 "Hand the device to the function as an argument, or take it from a tensor: "
                 "`x.to(y.device)`.", api, category, "warning",
             )  # fmt: skip
             return False
-        if not self.vendor and self._only_for_cuda(node):
+        if placed and self._only_for_cuda(node):
             self._draft(
                 rule, node, "portable", "it is behind a condition that is only true with CUDA",
                 "Leave it, or widen the condition first.", api, category, "info",
             )  # fmt: skip
             return False
-        if not self.vendor and self._by_vendor():
+        if placed and self._by_vendor():
             self._draft(
                 rule, node, "portable", "the module has a part for each vendor; this is CUDA's",
                 "Leave it, and add one that asks torch.accelerator for any other.", api, category,
                 "info",
             )  # fmt: skip
             return False
-        if not self.vendor and (runtime := self._other_runtime(node)):
+        if placed and (runtime := self._other_runtime(node)):
             self._draft(
                 rule, node, "portable", f"it is for {runtime}, which runs on CUDA by itself",
                 "Leave it, or run the model by torch on other devices.", api, category, "info",
             )  # fmt: skip
             return False
-        if not self.vendor and (what := self._about_cuda(node)):
+        if placed and (what := self._about_cuda(node)):
             self._draft(
                 rule, node, "manual", f"it is in a part that is about CUDA itself: {what}",
                 "Leave it, or convert such parts too by `--about-cuda`.", api, category, "info",
             )  # fmt: skip
             return False
-        if not self.vendor and self._for_older_torch(node):
+        if placed and self._for_older_torch(node):
             self._draft(
                 rule, node, "portable", "it is for a torch that has no torch.accelerator",
                 "Leave it: the other branch serves every device.", api, category, "info",

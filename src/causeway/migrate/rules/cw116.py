@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from causeway.migrate import knowledge
 from causeway.migrate.module import Module
@@ -23,10 +24,45 @@ RULE = Rule(
 )
 
 
+# What takes other arguments than its namesake of torch.cuda, and a module with such names.
+_APART = frozenset({
+    "torch.amp", "torch.amp.autocast", "torch.amp.custom_fwd", "torch.amp.custom_bwd",
+    "torch.Event", "torch.Stream",
+})  # fmt: skip
+
+
 def run(module: Module) -> None:
+    for stmt in module.names.all(ast.Assign):
+        _assigned(module, stmt)
     for node in module.imports():
         if any(_concerned(node, alias) for alias in node.names):
             _statement(module, node)
+
+
+def _assigned(module: Module, stmt: ast.Assign) -> None:
+    """The same of a name that is given to one: `autocast = torch.cuda.amp.autocast`."""
+    api = knowledge.find(knowledge.canonical(module.resolve(stmt.value)))
+    target = stmt.targets[0]
+    if api is None or api.to not in _APART or not isinstance(target, ast.Name):
+        return
+    uses = _uses(module, target.id, target.scope)  # type: ignore[attr-defined]
+    if not all(_changes(module, n) for n in (stmt.value, *uses)):
+        _take_back(module, [stmt.value, *uses])
+
+
+def _changes(module: Module, node: ast.AST) -> list[int]:
+    """Which of the module's changes a node is in."""
+    at = module.source.start(node)
+    return [
+        i for i, d in enumerate(module.drafts)
+        if d.kind == "changed" and d.start <= at < d.end
+    ]  # fmt: skip
+
+
+def _take_back(module: Module, uses: Iterable[ast.AST]) -> None:
+    for use in uses:
+        for i in _changes(module, use):
+            module.take_back(i, "what has the same name elsewhere in the module stays CUDA's")
 
 
 def _concerned(node: ast.ImportFrom | ast.Import, alias: ast.alias) -> bool:
@@ -47,6 +83,11 @@ def _statement(module: Module, node: ast.ImportFrom | ast.Import) -> None:
     changed = False
     for alias in node.names:
         name = alias.asname or alias.name.partition(".")[0]
+        if module.homes.get((id(node), name)) in _APART and _concerned(node, alias):
+            uses = _uses(module, name, scope)
+            if module.kept(node) or not all(_changes(module, use) for use in uses):
+                _take_back(module, uses)
+                del module.homes[id(node), name]
         written = alias.name + (f" as {alias.asname}" if alias.asname else "")
         home = module.homes.get((id(node), name))
         uses = _uses(module, name, scope)
@@ -131,7 +172,8 @@ def _write(
         separator = f"{source.newline}{indent}"
     module.change(RULE, node, [Edit(start, end, separator.join(parts))],
                   "the same names from where they serve every device",
-                  tip="The names in the module stay as they are.")  # fmt: skip
+                  tip="The names in the module stay as they are.",
+                  follows=bool(lines))  # fmt: skip
 
 
 def _droppable(module: Module, node: ast.stmt) -> bool:
