@@ -774,6 +774,10 @@ CHANGED = {
 }
 
 KEPT = {
+    "a scaler that is CUDA's in one place": (
+        "from torch.cuda.amp import GradScaler\n\n\ndef f():\n    return GradScaler(2.0)\n\n\n"
+        "def g():\n    if torch.version.cuda is not None:\n        return GradScaler(2.0)\n"
+    ),
     "a name of torch.cuda.amp that is CUDA's in one place": (
         "from torch.cuda.amp import autocast\n\n\ndef f():\n    with autocast():\n        pass\n"
         "\n\ndef g():\n    if torch.version.cuda is not None:\n        with autocast():\n"

@@ -26,8 +26,8 @@ RULE = Rule(
 
 # What takes other arguments than its namesake of torch.cuda, and a module with such names.
 _APART = frozenset({
-    "torch.amp", "torch.amp.autocast", "torch.amp.custom_fwd", "torch.amp.custom_bwd",
-    "torch.Event", "torch.Stream",
+    "torch.amp", "torch.amp.autocast", "torch.amp.GradScaler", "torch.amp.custom_fwd",
+    "torch.amp.custom_bwd", "torch.Event", "torch.Stream",
 })  # fmt: skip
 
 
