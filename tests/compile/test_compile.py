@@ -1188,6 +1188,46 @@ assert "not replayed" in str(causeway.compile_report())
 """
 
 
+ON_THE_CPU = """
+import warnings, torch, causeway
+
+def train(where, capturable, **how):
+    torch.manual_seed(0)
+    net = torch.nn.Linear(4, 3).to(where)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.1, capturable=capturable)
+    step = torch.compile(optimizer.step, **how) if how else optimizer.step
+    for i in range(8):
+        for p in net.parameters():
+            p.grad = torch.full_like(p, i - 3.0)
+        step()
+    return net.weight.detach().cpu()
+
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    scaled = torch.compile(lambda x, s: x * s + 1, mode="reduce-overhead")
+    for i in range(7):
+        found = scaled(torch.ones(4, device="sim"), torch.tensor(float(i)))
+        assert found.tolist() == [i + 1.0] * 4, (i, found)
+    expected = train("cpu", False)  # its steps are counted by tensors of the CPU
+    found = train("sim", False, mode="reduce-overhead")
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+said = [str(w.message) for w in seen if "tensors of the CPU" in str(w.message)]
+assert len(said) == 2, said
+assert len(causeway.compile_report().not_replayed) == 2 and not causeway.compile_report().replays
+torch._dynamo.reset()
+torch.testing.assert_close(
+    train("sim", True, mode="reduce-overhead"), expected, rtol=1e-4, atol=1e-4
+)
+assert len(causeway.compile_report().not_replayed) == 2 and causeway.compile_report().replays
+if torch.accelerator.device_count() > 1:
+    both = torch.compile(lambda x, y: (x + 1, y * 2), mode="reduce-overhead")
+    for i in range(5):
+        a, b = both(torch.full((4,), i, device="sim:0"), torch.full((4,), i, device="sim:1"))
+        assert a.tolist() == [i + 1] * 4 and b.tolist() == [2 * i] * 4, (i, a, b)
+    assert "several devices" in str(causeway.compile_report().not_replayed)
+"""
+
+
 @pytest.mark.parametrize("program", [REPLAYED, LIVES, REFUSED], ids=["train", "lives", "refused"])
 @pytest.mark.parametrize(
     "more", [{}, {"CAUSEWAY_SIM_EXECUTION": "async", "CAUSEWAY_SIM_MEMORY_MODEL": "discrete"}]
@@ -1196,6 +1236,12 @@ def test_compiled_graphs_are_replayed(
     run_python: Run, caches: dict[str, str], program: str, more: dict[str, str]
 ) -> None:
     run_python(program, timeout=300, **SIM, **caches, **more)
+
+
+def test_a_graph_with_tensors_of_the_cpu_is_not_replayed(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    run_python(ON_THE_CPU, timeout=300, CAUSEWAY_SIM_DEVICES="2", **SIM, **caches)
 
 
 LONG_LOOPS = """

@@ -334,7 +334,8 @@ class Wrapper(PythonWrapperCodegen):
         device = max(V.graph.device_idxs, default=0)
         name = f"{V.graph.graph_id}{' backward' if V.graph.is_backward else ''}"
         result.writeline("from causeway.compile.replay import replayed as causeway_replayed")
-        result.writeline(f"call = causeway_replayed(call, {device}, {mutated!r}, {name!r})")
+        given = f"{device}, {mutated!r}, {name!r}, {_not_replayable()!r}"
+        result.writeline(f"call = causeway_replayed(call, {given})")
 
     def make_allocation(self, name: str, device: Any, *given: Any, **more: Any) -> str:
         text = str(super().make_allocation(name, device, *given, **more))
@@ -343,6 +344,19 @@ class Wrapper(PythonWrapperCodegen):
                 f"device='{device.type}'", f"device='{device.type}:{device.index or 0}'"
             )
         return text
+
+
+def _not_replayable() -> str:
+    """Why the graph at hand cannot be a device graph, as far as that shows in the graph, or ""."""
+    used = V.graph.device_node_mapping
+    on_cpu = used.get(torch.device("cpu"))
+    if on_cpu is not None:
+        lines = _source_lines([on_cpu, *on_cpu.users])
+        where = f" (at {lines[0]})" if lines else ""
+        return f"it has tensors of the CPU{where}: move them to the device, or give a number"
+    if len({d.index or 0 for d in used if d.type == chip.device_name()}) > 1:
+        return "it has tensors of several devices"
+    return ""
 
 
 class SubgraphWrapper(SubgraphPythonWrapperCodegen, Wrapper):

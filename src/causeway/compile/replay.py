@@ -7,7 +7,9 @@ one pool of memory: what one has in between its inputs and results, the next one
 run one after the other. Results are in another pool, and are the program's, as without graphs: see
 GraphCall in csrc/torch/graph.cpp.
 
-What cannot be captured runs as it is from then on, and that is said once.
+What cannot be captured runs as it is from then on, and that is said once. Nor is a graph captured
+that has tensors of the CPU or of two devices: a replay would compute with the numbers of the
+capture, and leave what the CPU does out.
 """
 
 from __future__ import annotations
@@ -33,7 +35,12 @@ class Replayed:
     """A compiled graph's `call`, which takes its inputs as a list and empties it."""
 
     def __init__(
-        self, call: Callable[[list[Any]], Any], device: int, mutated: tuple[int, ...], name: str
+        self,
+        call: Callable[[list[Any]], Any],
+        device: int,
+        mutated: tuple[int, ...],
+        name: str,
+        refused: str,
     ) -> None:
         self.call = call
         self.device = device
@@ -45,6 +52,8 @@ class Replayed:
         self.copied: dict[Any, set[int]] = {}
         self.moved: dict[int, int] = {}  # how often an input was found in another place
         self.refused = ""
+        if refused:
+            self._refuse(refused)
 
     def __call__(self, args: list[Any]) -> Any:
         if self.refused or _C.is_capturing(self.device):
@@ -127,13 +136,7 @@ class Replayed:
             if len(graph.allocations()) != count:
                 raise CausewayError("two captures of it asked for different memory")
         except CausewayError as error:
-            self.refused = str(error)
-            report.not_replayed(self.name, self.refused)
-            warnings.warn(
-                f"causeway: a compiled graph ({self.name}) runs without mode='reduce-overhead': "
-                f"{self.refused}",
-                stacklevel=3,
-            )
+            self._refuse(str(error))
             return False
         self.graphs[sizes] = _C.GraphCall(
             graph,
@@ -143,6 +146,14 @@ class Replayed:
             outputs,
         )
         return True
+
+    def _refuse(self, why: str) -> None:
+        self.refused = why
+        report.not_replayed(self.name, why)
+        warnings.warn(
+            f"causeway: a compiled graph ({self.name}) runs without mode='reduce-overhead': {why}",
+            stacklevel=4,
+        )
 
     def _record(self, inputs: list[Any], pool: Any, *apart: Any) -> tuple[_C.Graph, list[Any]]:
         if self.device not in _streams:
@@ -162,10 +173,14 @@ class Replayed:
 
 
 def replayed(
-    call: Callable[[list[Any]], Any], device: int, mutated: tuple[int, ...], name: str
+    call: Callable[[list[Any]], Any],
+    device: int,
+    mutated: tuple[int, ...],
+    name: str,
+    refused: str = "",
 ) -> Replayed:
-    """`call` of a compiled graph's module, by device graphs."""
-    return Replayed(call, device, mutated, name)
+    """`call` of a compiled graph's module, by device graphs; `refused` says why not."""
+    return Replayed(call, device, mutated, name, refused)
 
 
 def _sizes(args: list[Any]) -> tuple[Any, ...]:
