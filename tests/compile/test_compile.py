@@ -921,6 +921,9 @@ FUNCTIONS = [
     lambda x, y, n: (x * x.shape[0] * 0.3).sum() * (n % 2) + round(n / 2),
     lambda x, y, n: x * math.sqrt(x.shape[0]) + x.mean() * max(n, 2) * min(x.shape[0], 3),
     lambda x, y, n: x * int(x.shape[0] / n) + math.floor(n / 2) + math.ceil(x.shape[0] / n),
+    lambda x, y, n: x * math.tanh(n / 9) - math.acos(1 / n) + round(n / 7, 2) + 2 ** (n - 2),
+    lambda x, y, n: (x.outer(y) @ y) * (n / 20) ** 1.5 - math.tanh(x.shape[0] / n),
+    lambda x, y, n: (x * (n / 20) ** 1.5).softmax(0) + (y * math.tanh(n)).sum(),
 ]
 for number, f in enumerate(FUNCTIONS):
     for n in (3, 5):

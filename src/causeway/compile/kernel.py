@@ -41,8 +41,10 @@ from causeway.compile.names import (
     OrderedSet,
     RemovedArg,
     SIMDKernel,
+    SymT,
     V,
     ValueRanges,
+    symbol_is_type,
     sympy_product,
 )
 from causeway.compile.overrides import Overrides
@@ -57,6 +59,8 @@ SHORT_TILE = 8  # a dimension that is not worth one
 
 
 _ANY_VALUE = ValueRanges.unknown()
+_SIZES = (SymT.SIZE, SymT.UNBACKED_INT, SymT.FLOAT, SymT.UNBACKED_FLOAT)
+_WRITTEN = (sympy.Add, sympy.Mul, sympy.Symbol, sympy.Integer)  # by kernels as well as by Python
 
 
 class TypedCSE(CSE):
@@ -205,6 +209,7 @@ class Kernel(SIMDKernel):
         self.read_from: dict[str, str] = {}  # a variable that was loaded: the buffer it is from
         self.local: list[str] = []
         self.cpu_scalars: dict[str, torch.dtype] = {}
+        self.numbers: dict[sympy.Expr, str] = {}  # made of sizes: the parameter that has each
         self.reduced = bool(self.features.is_reduction())
         self.form = self._form()
         self._in_loop(self.inside_reduction)
@@ -269,6 +274,24 @@ class Kernel(SIMDKernel):
         buffer = V.graph.try_get_buffer(name)
         device = None if buffer is None else buffer.get_device()
         return device is not None and device.type == "cpu"
+
+    def number_of_sizes(self, expr: sympy.Expr) -> str | None:
+        """The parameter for a number that is made of sizes by more than sums and products: the
+        graph's Python has all functions for it. None where it is no such number."""
+        expr = sympy.sympify(expr).xreplace(V.graph.sizevars.inv_precomputed_replacements)
+        if not expr.free_symbols or not all(symbol_is_type(s, _SIZES) for s in expr.free_symbols):
+            return None
+        if self.number_dtype(expr) == torch.int64 and all(
+            isinstance(part, _WRITTEN) for part in sympy.preorder_traversal(expr)
+        ):
+            return None
+        return self.numbers.setdefault(expr, f"num{len(self.numbers)}")
+
+    def number_dtype(self, expr: sympy.Expr) -> torch.dtype:
+        """What a number made of sizes is computed in."""
+        if expr.is_integer is True:
+            return torch.int64
+        return torch.float64 if self.code.has_float64 else torch.float32
 
     def load(self, name: str, index: sympy.Expr) -> Any:
         var = self.args.input(name)
@@ -933,6 +956,10 @@ class Kernel(SIMDKernel):
                 out.append(("out" if name in written else "in", memory(dtype)[1], name))
             else:
                 out.append(("value", "idx", name))
+        out += [
+            ("value", value_type(self.number_dtype(expr)), name)
+            for expr, name in self.numbers.items()
+        ]
         out += [("value", "idx", f"{tree.prefix}numel") for tree in self._dynamic()]
         if self.tells:
             out.append(("tells", "", ""))
@@ -1196,6 +1223,8 @@ class Kernel(SIMDKernel):
             for definition, argument in zip(definitions, given, strict=True)
         ]
         kinds = list(types)
+        arguments += [wrapper.codegen_python_sizevar(expr) for expr in self.numbers]
+        kinds += [int if self.number_dtype(e) == torch.int64 else float for e in self.numbers]
         units, dynamic = "1", self._dynamic()
         for tree in self.range_trees:
             text = str(whole(tree.numel))

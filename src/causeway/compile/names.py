@@ -55,6 +55,7 @@ NAMES = {
     "torch.utils._ordered_set": ("OrderedSet",),
     "torch.utils._sympy.functions": ("Max",),
     "torch.utils._sympy.printers": ("ExprPrinter", "PythonPrinter"),
+    "torch.utils._sympy.symbol": ("SymT", "symbol_is_type"),
     "torch.utils._sympy.value_ranges": ("ValueRanges",),
 }
 # Methods that are overridden, or called on an object of Inductor's.

@@ -113,19 +113,19 @@ class Overrides(OpOverrides):
 
     @staticmethod
     def index_expr(expr: Any, dtype: torch.dtype) -> Any:
-        prepared = V.kernel.prepare_indexing(expr)
         # Made of sizes, but not one itself: the 1 / p of a norm whose p is known at run time.
-        integer = prepared.is_integer is True
-        narrow = torch.float64 if V.kernel.code.has_float64 else torch.float32
-        kept = torch.int64 if integer else narrow
+        given = V.kernel.number_of_sizes(expr)
+        prepared = None if given else V.kernel.prepare_indexing(expr)
+        kept = V.kernel.number_dtype(expr if given else prepared)
         variable = V.kernel.cse.generate(
             V.kernel.compute,
-            f"({value_type(kept)})({V.kernel.index_to_str(prepared)})",
+            f"({value_type(kept)})({given or V.kernel.index_to_str(prepared)})",
             bounds=get_bounds_index_expr(expr),
             dtype=kept,
         )
         found = ops.to_dtype(variable, dtype)
-        V.kernel.index_of[str(found)] = prepared
+        if prepared is not None:
+            V.kernel.index_of[str(found)] = prepared
         return found
 
     value_expr = index_expr
