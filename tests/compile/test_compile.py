@@ -938,6 +938,30 @@ def test_numbers_made_of_sizes_are_not_truncated(run_python: Run, caches: dict[s
     assert run_python(MADE_OF_SIZES, **SIM, **caches).stdout == ""
 
 
+DRAWN_AGAIN = """
+import torch
+from torch.utils.checkpoint import checkpoint
+
+def drawn(x):  # an operator of random numbers that stays one, and is computed again in the backward
+    rows = torch.multinomial(x.detach().abs(), 4)
+    return x.gather(1, rows).sin(), rows
+
+f = torch.compile(lambda x: checkpoint(drawn, x, use_reentrant=False))
+for i in range(2):
+    x = torch.randn(5, 16, device="sim", requires_grad=True)
+    y, rows = f(x)
+    y.sum().backward()
+    expected = torch.zeros_like(x).scatter(1, rows, x.detach().gather(1, rows).cos())
+    torch.testing.assert_close(x.grad, expected)
+"""
+
+
+def test_what_is_computed_again_draws_the_same_numbers(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    run_python(DRAWN_AGAIN, timeout=200, CAUSEWAY_SIM_CODE="1", **caches)
+
+
 AFTER_A_BREAK = """
 import torch
 from torch.testing._utils import wrapper_set_seed

@@ -29,8 +29,13 @@ def _loaded(module: types.ModuleType) -> None:
             untraced_module(loaded)
         integrations.note("inductor", "torch._dynamo knows the device")
     elif module.__name__ == BACKENDS:
+        from torch._functorch._aot_autograd import utils
+
         from causeway.compile import entry
 
+        # A random operator that the backward computes again is given the forward's generator.
+        if hasattr(utils, "register_graphsafe_rng_device_type"):
+            utils.register_graphsafe_rng_device_type(name)
         why = entry.cannot_fuse()
         if not why:
             from causeway.compile import backend, decompositions
