@@ -946,8 +946,9 @@ def drawn(x):  # an operator of random numbers that stays one, and is computed a
     rows = torch.multinomial(x.detach().abs(), 4)
     return x.gather(1, rows).sin(), rows
 
-f = torch.compile(lambda x: checkpoint(drawn, x, use_reentrant=False))
-for i in range(2):
+for backend in ("aot_eager", "inductor"):
+    torch._dynamo.reset()
+    f = torch.compile(lambda x: checkpoint(drawn, x, use_reentrant=False), backend=backend)
     x = torch.randn(5, 16, device="sim", requires_grad=True)
     y, rows = f(x)
     y.sum().backward()

@@ -10,6 +10,7 @@ from causeway.untraced import untraced_module
 
 DEVICES = "torch._dynamo.device_interface"
 BACKENDS = "torch._inductor.compile_fx"
+AUTOGRAD = "torch._functorch._aot_autograd.utils"
 
 
 def _loaded(module: types.ModuleType) -> None:
@@ -28,14 +29,13 @@ def _loaded(module: types.ModuleType) -> None:
         for loaded in [m for n, m in sys.modules.items() if n.startswith("causeway.device.")]:
             untraced_module(loaded)
         integrations.note("inductor", "torch._dynamo knows the device")
+    elif module.__name__ == AUTOGRAD:
+        # A random operator that the backward computes again is given the forward's generator.
+        if register := getattr(module, "register_graphsafe_rng_device_type", None):
+            register(name)
     elif module.__name__ == BACKENDS:
-        from torch._functorch._aot_autograd import utils
-
         from causeway.compile import entry
 
-        # A random operator that the backward computes again is given the forward's generator.
-        if hasattr(utils, "register_graphsafe_rng_device_type"):
-            utils.register_graphsafe_rng_device_type(name)
         why = entry.cannot_fuse()
         if not why:
             from causeway.compile import backend, decompositions
