@@ -20,7 +20,6 @@ LIBRARIES = {
     "safetensors": "safetensors",
     "timm": "timm",
     "torch._dynamo.device_interface": "inductor",
-    "torch._functorch._aot_autograd.utils": "inductor",
     "torch._inductor.compile_fx": "inductor",
     "torch.distributed.tensor": "dtensor",
     "torch.distributed.tensor.experimental._context_parallel._attention": "dtensor",

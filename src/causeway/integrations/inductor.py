@@ -10,17 +10,20 @@ from causeway.untraced import untraced_module
 
 DEVICES = "torch._dynamo.device_interface"
 BACKENDS = "torch._inductor.compile_fx"
-AUTOGRAD = "torch._functorch._aot_autograd.utils"
 
 
 def _loaded(module: types.ModuleType) -> None:
     name = integrations.state.device
     if module.__name__ == DEVICES:
         import torch
+        from torch._functorch._aot_autograd import utils
 
         from causeway.compile import interface, shapes
 
         shapes.register()
+        # A random operator that the backward computes again is given the forward's generator.
+        if register := getattr(utils, "register_graphsafe_rng_device_type", None):
+            register(name)
         made = interface.make(module.DeviceInterface)
         module.register_interface_for_device(name, made)
         for index in range(torch.accelerator.device_count()):
@@ -29,10 +32,6 @@ def _loaded(module: types.ModuleType) -> None:
         for loaded in [m for n, m in sys.modules.items() if n.startswith("causeway.device.")]:
             untraced_module(loaded)
         integrations.note("inductor", "torch._dynamo knows the device")
-    elif module.__name__ == AUTOGRAD:
-        # A random operator that the backward computes again is given the forward's generator.
-        if register := getattr(module, "register_graphsafe_rng_device_type", None):
-            register(name)
     elif module.__name__ == BACKENDS:
         from causeway.compile import entry
 
