@@ -27,6 +27,9 @@ typedef double f64;
 /* What takes x * 0 and 0 / x for 0, whatever x is, must not know that this is 0: Mesa's compiler, and its vendor says so. */
 #ifdef CW_FOLDS_ZERO
 #define NOUGHT as_float((uint)(get_local_size(0) >> 31))
+/* And it takes the float of a short integer for one of 16 bits where it chooses between it and a constant, and then these
+   bits for an integer: 89 becomes 21904. */
+#define WIDENED(x) ((int)(x) | (int)(get_local_size(0) >> 31))
 #endif
 /* Intel's runtime gives b, not 0, for some multiples of a subnormal b. */
 #define FMOD_OF(a, b) (fabs(fmod(a, b)) == fabs(b) ? (a) * NOUGHT : fmod(a, b))
@@ -289,6 +292,10 @@ typedef vec16<f64> f64x16;
 #ifndef NOUGHT
 #define NOUGHT 0.0f
 #endif
+/* A short integer from memory, or before it becomes a float. */
+#ifndef WIDENED
+#define WIDENED(x) (x)
+#endif
 FUNCTION f32 half_to_float(u16 h) {
   u32 m = h & 0x7fffu, s = (u32)(h & 0x8000u) << 16;
   u32 big = m >= 0x7c00u ? (m << 13) | 0x7f800000u : (m << 13) + 0x38000000u;
@@ -309,10 +316,10 @@ FUNCTION u16 float_to_bfloat(f32 x) {
   return x != x ? (u16)0x7fc0u : (u16)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16);
 }
 #define LD_b8(p, i) ((u8)((p)[i] != 0))
-#define LD_u8(p, i) (p)[i]
-#define LD_i8(p, i) (p)[i]
-#define LD_u16(p, i) (p)[i]
-#define LD_i16(p, i) (p)[i]
+#define LD_u8(p, i) WIDENED((p)[i])
+#define LD_i8(p, i) WIDENED((p)[i])
+#define LD_u16(p, i) WIDENED((p)[i])
+#define LD_i16(p, i) WIDENED((p)[i])
 #define LD_u32(p, i) (p)[i]
 #define LD_i32(p, i) (p)[i]
 #define LD_u64(p, i) (p)[i]

@@ -326,6 +326,13 @@ same(lambda x: x * 0, x)
 same(torch.compile(lambda x: x * 0.0 + 1), x)
 same(torch.compile(lambda x: (x + 1) * -0.0), x)
 same(torch.compile(lambda x: 0.0 / (x * 2)), x)
+# The float of a short integer, between which and a constant it chooses in 16 bits.
+def chosen(x):
+    return torch.cat([torch.clamp(x.float(), -3.0, 89.0), torch.where(x > 64, 64.0, x.float()) + 1])
+for dtype in (torch.uint8, torch.int8, torch.int16):
+    x = torch.arange(-128, 256).to(dtype)
+    for run in (torch.exp, chosen, torch.compile(torch.exp), torch.compile(chosen)):
+        same(run, x)
 # Its fmod divides by 0 where the divisor is subnormal.
 part = torch.rand(2, 1000, generator=torch.Generator().manual_seed(0)) - 0.5
 tiny = part * 2.3e-38

@@ -89,6 +89,8 @@ class Overrides(OpOverrides):
             # As the CPU does: beyond the range of an int32 it wraps. What was clamped is within, and
             # converted as a vector by every processor.
             return f"({kind})({'i32' if _fits_int32(x) else 'i64'}){x}"
+        if source is not None and source.itemsize < 4 and dtype.is_floating_point:
+            return f"({kind})WIDENED({x})"
         return f"({kind}){x}"
 
     @staticmethod
