@@ -2196,10 +2196,10 @@ def test_the_module_of_cudas_device_beside_that_of_torchs_others_stays(tmp_path:
 @pytest.mark.parametrize("name", ["bnb_linear", "flash_attention", "transformer_engine", "apex"])
 def test_tests_of_a_package_for_cuda_stay_by_their_name(tmp_path: Path, name: str) -> None:
     text = "import torch\n\n\ndef test_it():\n    run(torch.ones(3).cuda())\n"
-    files = {f"tests/test_{name}.py": text, "tests/test_engines.py": text}
+    files = {f"test/test_{name}.py": text, "test/test_engines.py": text}
     after = tree(tmp_path, files)
-    assert after[f"tests/test_{name}.py"] == text
-    assert after["tests/test_engines.py"] != text
+    assert after[f"test/test_{name}.py"] == text
+    assert after["test/test_engines.py"] != text
 
 
 def test_tests_of_a_function_of_an_extension_stay(tmp_path: Path) -> None:
@@ -2575,10 +2575,10 @@ def test_a_copy_of_what_is_moved_is_moved_too(tmp_path: Path) -> None:
 
 def test_tests_of_a_tree_that_is_a_package_for_cuda_stay(tmp_path: Path) -> None:
     text = "import torch\nimport apex\n\nx = apex.scale(torch.ones(3).cuda())\n"
-    files = {"apex/__init__.py": "", "tests/race.py": text, "examples/train.py": text}
+    files = {"apex/__init__.py": "", "test/race.py": text, "demo/train.py": text}
     after = tree(tmp_path, files)
-    assert after["tests/race.py"] == text
-    assert after["examples/train.py"] != text
+    assert after["test/race.py"] == text
+    assert after["demo/train.py"] != text
 
 
 def test_a_script_that_checks_gradients_beside_compiled_kernels_stays(tmp_path: Path) -> None:
