@@ -73,7 +73,9 @@ def chain(graph: Any) -> None:
         if node.target in _PRODUCTS:
             _rectify(graph, node)
     _chain(graph)
-    if device.type == chip.device_name() and chip.is_in_turn(device):
+    # A graph that was lowered and not traced anew (quant/pt2e.py) lacks values of what it is given.
+    known = all("val" in node.meta for node in graph.nodes if node.op != "output")
+    if known and device.type == chip.device_name() and chip.is_in_turn(device):
         _leave_places_out(graph)
         _channels_last(graph)
     return None
