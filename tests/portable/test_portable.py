@@ -532,8 +532,7 @@ WINOGRAD = (HERE / "winograd.py").read_text()
 
 def test_convolutions_by_winograd_agree_on_the_simulated_chip(run_python) -> None:
     """Odd sides, paddings, gradients; what is not finite is where a product has it."""
-    env = SIM
-    assert run_python(WINOGRAD, args=("few",), **env).stdout.splitlines() == ["winograd 34"]
+    assert run_python(WINOGRAD, args=("few",), **SIM).stdout.splitlines() == ["winograd 34"]
 
 
 @pytest.mark.long

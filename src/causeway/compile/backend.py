@@ -455,6 +455,7 @@ class Pass(CustomGraphModulePass):
     def __call__(self, gm: Any) -> None:
         bring_first_to_device(gm.graph)
         integers.chain(gm.graph)
+        integers.lay_out(gm.graph)
         for node in gm.graph.nodes:
             if isinstance(node.target, torch._ops.OpOverload) and by_ladder(node):
                 node.meta["should_fallback"] = True

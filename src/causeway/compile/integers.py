@@ -58,11 +58,6 @@ _PRODUCTS = (torch.ops.causeway.qconv.default, torch.ops.causeway.qconv_add.defa
 
 def chain(graph: Any) -> None:
     """Change `graph` in place."""
-    own = torch.ops.causeway
-    products = [node for node in graph.nodes if node.target is own.qconv.default]
-    if not products:
-        return _chain(graph)
-    device = products[0].meta["val"].device
     # A vendor with products of its own, but none with residuals, keeps its products.
     offered = _C.offered()
     if "causeway::qconv" not in offered or "causeway::qconv_add" in offered:
@@ -72,21 +67,22 @@ def chain(graph: Any) -> None:
     for node in list(graph.nodes):
         if node.target in _PRODUCTS:
             _rectify(graph, node)
-    _chain(graph)
-    # A graph that was lowered and not traced anew (quant/pt2e.py) lacks values of what it is given.
-    known = all("val" in node.meta for node in graph.nodes if node.op != "output")
-    if known and device.type == chip.device_name() and chip.is_in_turn(device):
-        _leave_places_out(graph)
-        _channels_last(graph)
-    return None
-
-
-def _chain(graph: Any) -> None:
     quantize = torch.ops.causeway.quantize.default
     place = {node: i for i, node in enumerate(graph.nodes)}
     for node in list(graph.nodes):
         if node.target is quantize:
             _take_in(graph, node, place)
+
+
+def lay_out(graph: Any) -> None:
+    """Lay a compiled graph's images out as products of CPUs read them, in place. One that was only
+    lowered (quant/pt2e.py) is not, as it lacks the values of what it is given.
+    """
+    product = next((node for node in graph.nodes if node.target in _PRODUCTS), None)
+    device = None if product is None else product.meta["val"].device
+    if device is not None and device.type == chip.device_name() and chip.is_in_turn(device):
+        _leave_places_out(graph)
+        _channels_last(graph)
 
 
 def _is_float_product(node: Any) -> bool:
